@@ -1,0 +1,116 @@
+"""The main command: a model and a target's dump in, a verdict out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from bisect_align.session.options import Options
+
+OUT = Path("bisect-align-out")
+
+Flag: TypeAlias = Annotated[bool, Parameter(negative=(), show_default=False)]
+Precision: TypeAlias = Literal["auto", "fp32", "tf32", "fp16", "bf16", "int8"]
+Policy: TypeAlias = Literal["calibrated", "classic", "classic:loose"]
+
+
+def align(
+    model: Path,
+    /,
+    *,
+    target_dump: Path,
+    inputs: Path | None = None,
+    out: Annotated[Path, Parameter(name=("--out", "-o"))] = OUT,
+    map: Path | None = None,
+    golden_dump: Path | None = None,
+    quantized_model: Path | None = None,
+    precision: Precision = "auto",
+    policy: Policy = "calibrated",
+    threshold: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
+    scan: Flag = False,
+    memory: str | None = None,
+    json: Flag = False,
+    quiet: Flag = False,
+    verbose: Flag = False,
+    command: Annotated[tuple[str, ...], Parameter(parse=False)] = (),
+) -> int:
+    """Find the node of an ONNX model whose result is wrong in a target's dump, and prove it.
+
+    The golden values come from ONNX Runtime on the CPU, optimisations off.
+
+    Exit code: 0 aligned, 1 any other verdict, 2 trouble, 130 interrupted.
+
+    Parameters
+    ----------
+    model
+        The ONNX model that the target ran.
+    target_dump
+        What the target computed: a folder of tensors, or one .npz, .safetensors or manifest .json.
+    inputs
+        The inputs of that run: .npz, a folder of .npy, or test_data_set_0. Default: those in the dump, else beside the model.
+    out
+        Folder for result.json and tensors.csv.
+    map
+        TOML or JSON file that says which entry of the dump is which tensor.
+    golden_dump
+        Golden values from elsewhere, instead of ONNX Runtime's.
+    quantized_model
+        The QDQ or QOperator twin that the target ran; regions are judged against it.
+    precision
+        Number format of the target; inferred unless given.
+    policy
+        How much error is too much: what the precision explains (calibrated), or fixed thresholds (classic).
+    threshold
+        A limit of your own, such as cosine=0.99; may be given several times.
+    scan
+        Judge every region and list all culprits, instead of stopping at the first proof.
+    memory
+        How much to use at most, such as 2G. Default: a quarter of what is free.
+    json
+        Print result.json instead of the report.
+    quiet
+        Print the verdict line only.
+    verbose
+        Show the traceback of an internal error.
+    """
+    from bisect_align.cli.values import size, thresholds
+    from bisect_align.judgement.policy import AT_LEAST, AT_MOST
+    from bisect_align.session.options import Options
+
+    options = Options(
+        model=model,
+        target_dump=target_dump,
+        inputs=inputs,
+        out=out,
+        map=map,
+        golden_dump=golden_dump,
+        quantized_model=quantized_model,
+        precision=precision,
+        policy=policy,
+        thresholds=thresholds(threshold, AT_LEAST | AT_MOST),
+        scan=scan,
+        memory=size(memory) if memory is not None else None,
+        command=("bisect-align", *command),
+    )
+    return run_and_print(options, json=json, quiet=quiet)
+
+
+def run_and_print(options: Options, *, json: bool = False, quiet: bool = False) -> int:
+    """Run, leave result.json and tensors.csv in options.out, print; the exit code of the verdict."""
+    from bisect_align.cli.output import exit_code, print_result
+    from bisect_align.cli.progress import progress
+    from bisect_align.result.files import check
+    from bisect_align.session.run import run
+
+    out = options.out or OUT
+    check(out)  # before the work, not after it
+    bar = progress(quiet=quiet)
+    try:
+        result = run(options, bar)
+    finally:
+        bar.close()
+    print_result(result, out, json=json, quiet=quiet)
+    return exit_code(result)

@@ -1,0 +1,195 @@
+"""After the score: is it the operator, the file, or the name? Consumers and the fusable chain are asked before anyone is convicted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bisect_align.golden.protocol import Unavailable
+from bisect_align.judgement.judge import CONVICT, Judge, Judged
+from bisect_align.judgement.trial import Score, feeds_of, predict, try_region
+from bisect_align.model.chain import above, below
+from bisect_align.model.observed import ObservedGraph
+from bisect_align.model.region import region
+from bisect_align.result.result import Consumed, Kind
+
+Array: TypeAlias = NDArray[Any]
+
+CONSUMERS = 8  # consumers asked
+CONSUMER_MIN = 8  # elements a consumer must have before it is evidence
+CLEARLY = 3.0  # how many times worse the other value must explain a consumer
+
+
+class Finding(StrEnum):
+    """What a judged region turned out to be."""
+
+    HEALTHY = "healthy"
+    SUSPECT = "suspect"
+    UNKNOWN = "unknown"
+    FAULT = "fault"
+    FILE = "file"
+    NAME = "name"
+    ABSORBED = "absorbed"
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """finding with what stands behind it. by: the consumers that decided; holds: for a wrong name, the tensor whose value it is.
+    replaced: boundary tensors whose files were not believed."""
+
+    tensor: str
+    finding: Finding
+    judged: Judged
+    consumed: Consumed = Consumed.UNSEEN
+    by: tuple[str, ...] = ()
+    holds: str = ""
+    replaced: tuple[str, ...] = ()
+
+
+class Court:
+    """Rules on observed tensors, each once.
+
+    uncertain: tensors whose entry fitted no prediction or another name's; nobody is convicted on such a boundary if the replay in
+    its place acquits. needs_consumer: tensors whose entry is only believed if something consumed it.
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        graph: ObservedGraph,
+        *,
+        uncertain: frozenset[str] = frozenset(),
+        needs_consumer: frozenset[str] = frozenset(),
+    ) -> None:
+        self.judge, self.graph, self.uncertain, self.needs_consumer = judge, graph, uncertain, needs_consumer
+        self._rulings: dict[str, Ruling] = {}
+
+    def rule(self, tensor: str) -> Ruling:
+        """The ruling on one tensor; its convicted parents are ruled on first (iteratively: chains may be long)."""
+        waiting = [tensor]
+        while waiting:
+            name = waiting[-1]
+            if name in self._rulings:
+                waiting.pop()
+                continue
+            judged = self.judge.judge(name)
+            if judged.convicted:
+                above_it = [p for p in self.graph.parents[name] if p not in self._rulings and self.judge.judge(p).convicted]
+                if above_it:
+                    waiting += above_it
+                    continue
+            self._rulings[name] = self._rule(name, judged)
+        return self._rulings[tensor]
+
+    def _rule(self, tensor: str, judged: Judged) -> Ruling:
+        if judged.score.unknown:
+            return Ruling(tensor, Finding.UNKNOWN, judged)
+        if not judged.convicted:
+            return Ruling(tensor, Finding.SUSPECT if judged.suspect else Finding.HEALTHY, judged)
+        override, replaced = self._disbelieved(tensor)
+        if override:
+            again = self.judge.retry(tensor, override=override)
+            cleared = Judged(judged.region, again, judged.factor)
+            if not cleared.convicted:
+                return Ruling(tensor, Finding.UNKNOWN if again.unknown else Finding.HEALTHY, cleared, replaced=replaced)
+            judged = cleared
+        if (shaky := self._shaky(tensor, override)) is not None:
+            score = Score(None, note=f"follows from the replay of {shaky!r}, not from its entry")
+            return Ruling(tensor, Finding.UNKNOWN, Judged(judged.region, score), replaced=(*replaced, shaky))
+        if (holds := self._alias(tensor, judged)) is not None:
+            return Ruling(tensor, Finding.NAME, judged, holds=holds)
+        return self._consumption(tensor, judged, override, replaced)
+
+    def _disbelieved(self, tensor: str) -> tuple[dict[str, Array], tuple[str, ...]]:
+        """Replays to put in the place of parents whose files or names were not believed."""
+        override: dict[str, Array] = {}
+        for parent in self.graph.parents[tensor]:
+            ruling = self._rulings.get(parent)
+            if ruling is not None and ruling.finding in (Finding.FILE, Finding.NAME, Finding.ABSORBED):
+                value = self._replayed(parent, {})
+                if value is not None:
+                    override[parent] = value
+        return override, tuple(override)
+
+    def _shaky(self, tensor: str, override: dict[str, Array]) -> str | None:
+        """An uncertain boundary tensor whose replay in place of its entry acquits."""
+        for parent in self.graph.parents[tensor]:
+            if parent in self.uncertain and parent not in override and (value := self._replayed(parent, {})) is not None:
+                again = self.judge.retry(tensor, override={**override, parent: value})
+                if again.value is not None and again.kind is None and again.value < CONVICT:
+                    return parent
+        return None
+
+    def replayed(self, tensor: str, replaced: tuple[str, ...] = ()) -> Array | None:
+        """What the region should have made of its boundary, replays in the place of the tensors named; None where it cannot run."""
+        override = {p: value for p in replaced if (value := self._replayed(p, {})) is not None}
+        return self._replayed(tensor, override)
+
+    def _replayed(self, tensor: str, override: Mapping[str, Array]) -> Array | None:
+        area = self.judge.region(tensor)
+        got = predict(self.judge.bench, area, feeds_of(area, self.judge.observed, override))
+        return None if isinstance(got, Unavailable) else got
+
+    def _alias(self, tensor: str, judged: Judged) -> str | None:
+        """Another tensor of the chain, without an entry of its own, whose value this entry is."""
+        score = judged.score.value
+        if score is None or judged.score.kind is Kind.WRONG_SHAPE:
+            return None
+        limit = min(CONVICT, 0.2 * score + 0.5)
+        graph, observed, bench = self.judge.bench.graph, self.judge.observed, self.judge.bench
+        value = observed.value(tensor)
+        for place in (*below(graph, tensor), *above(graph, tensor)):
+            if place in observed:
+                continue
+            area = region(graph, place, _Without(observed, tensor))
+            if not area.boundary or tensor in area.boundary:
+                continue
+            feeds = feeds_of(area, observed, {})
+            predicted = predict(bench, area, feeds)
+            if isinstance(predicted, Unavailable) or predicted.shape != value.shape or predicted.dtype != value.dtype:
+                continue
+            other = try_region(bench, area, feeds, value, self.judge.precision)
+            if other.value is not None and other.kind is None and other.value < limit:
+                return place
+        return None
+
+    def _consumption(self, tensor: str, judged: Judged, override: Mapping[str, Array], replaced: tuple[str, ...]) -> Ruling:
+        right = self._replayed(tensor, override)
+        asked = [c for c in self.graph.children[tensor] if self.judge.observed.value(c).size >= CONSUMER_MIN][:CONSUMERS]
+        ate: list[str] = []
+        refused: list[str] = []
+        if right is not None:
+            for child in asked:
+                as_dumped, as_replayed = self.judge.raw(child).value, self.judge.retry(child, override={tensor: right}).value
+                if as_dumped is None and as_replayed is None:
+                    continue
+                worse = np.inf if as_replayed is None else as_replayed
+                dumped = np.inf if as_dumped is None else as_dumped
+                if worse > max(CONVICT, CLEARLY * dumped):
+                    ate.append(child)
+                elif dumped > max(CONVICT, CLEARLY * worse):
+                    refused.append(child)
+        if ate:
+            return Ruling(tensor, Finding.FAULT, judged, Consumed.YES, tuple(ate), replaced=replaced)
+        if refused:
+            return Ruling(tensor, Finding.FILE, judged, Consumed.NO, tuple(refused), replaced=replaced)
+        if self.judge.precision.stepped and judged.score.statistic == "clip" and asked:
+            return Ruling(tensor, Finding.ABSORBED, judged, by=tuple(asked), replaced=replaced)
+        if tensor in self.needs_consumer:
+            return Ruling(tensor, Finding.SUSPECT, judged, replaced=replaced)
+        return Ruling(tensor, Finding.FAULT, judged, replaced=replaced)
+
+
+class _Without:
+    """The observed tensors but for one."""
+
+    def __init__(self, observed: Any, tensor: str) -> None:
+        self._observed, self._tensor = observed, tensor
+
+    def __contains__(self, name: object) -> bool:
+        return name != self._tensor and name in self._observed

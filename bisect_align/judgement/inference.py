@@ -1,0 +1,97 @@
+"""Which precision did the target run at? The finest one under which its regions look healthy."""
+
+from __future__ import annotations
+
+import statistics as stats
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bisect_align.judgement.judge import Judge
+from bisect_align.judgement.precision import INT8, LADDER, Precision, grid_step
+from bisect_align.model.dtypes import is_float
+
+SAMPLE = 48  # regions tried at each precision
+MEDIAN_MAX = 0.7
+BEYOND, BEYOND_SHARE = 2.0, 0.05
+MATRIX_MIN = 6  # matrix operators that decide when the others do not fit (a fault that hits every operator of another kind)
+ENOUGH = 8  # regions from which int8 may be inferred without a grid in the dump
+GRID_SAMPLE, GRID_SIZE, GRID_MIN, GRID_SHARE = 24, 64, 3, 0.2
+FEW = 3  # regions that may be faulty in a small dump without changing the precision
+
+
+@dataclass(frozen=True, slots=True)
+class Inferred:
+    """precision, how it was found, and whether any precision fitted at all."""
+
+    precision: Precision
+    evidence: str
+    fitted: bool
+
+
+def sample(tensors: Sequence[str], size: int = SAMPLE) -> list[str]:
+    """Evenly spaced members, first and last included."""
+    if len(tensors) <= size:
+        return list(tensors)
+    return [tensors[round(i * (len(tensors) - 1) / (size - 1))] for i in range(size)]
+
+
+def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candidates: Sequence[Precision] = LADDER) -> Inferred:
+    """Try each candidate, finest first. Fits: median raw score below 0.7 and few regions beyond 2.
+
+    Regions that only move values say nothing and are left out; so are exact ones.
+    """
+    if INT8 in candidates and on_int8_grid(judge_at(INT8), tensors):
+        return Inferred(INT8, "dumped tensors lie on grids of at most 256 levels", True)
+    tried: list[str] = []
+    best: tuple[float, Precision] | None = None
+    for precision in candidates:
+        judge = judge_at(precision)
+        telling = sample([t for t in tensors if judge.computes(t)])
+        values = [s.value for t in telling if (s := judge.raw(t)).value is not None and not s.fixed]
+        scores = [v for v in values if v is not None]
+        if not scores:
+            return Inferred(precision, "no region computes in floating point", False)
+        median = stats.median(scores)
+        beyond = sum(v > BEYOND for v in scores)
+        tried.append(f"{precision.name}: median {median:.2g}, {beyond} of {len(scores)} beyond noise")
+        if _fits(scores):
+            # so coarse a format explains nearly anything in a few regions, and nothing else in this dump speaks for it
+            sure = precision is not INT8 or len(scores) >= ENOUGH
+            return Inferred(precision, "; ".join(tried) + ("" if sure else "; too few regions to tell int8 from a fault"), sure)
+        telling = sample([t for t in tensors if judge.multiplies(t)])
+        if len(telling) >= MATRIX_MIN and _fits([v for t in telling if (v := judge.raw(t).value) is not None], strict=True):
+            evidence = f"; the {len(telling)} matrix operators fit {precision.name}, others do not"
+            return Inferred(precision, "; ".join(tried) + evidence, True)
+        if best is None or median < best[0]:
+            best = (median, precision)
+    assert best is not None
+    fallback = next((p for p in candidates if judge_fits_median(judge_at(p), tensors)), candidates[-1])
+    return Inferred(fallback, "; ".join(tried) + "; none fits", False)
+
+
+def on_int8_grid(judge: Judge, tensors: Sequence[str]) -> bool:
+    """True where a good part of the dump's float tensors have at most 256 evenly spaced values: no other format does that.
+
+    Tensors above the first computation are left out: an image of 256 grey levels lies on a grid in any run.
+    """
+    first = next((i for i, t in enumerate(tensors) if judge.computes(t)), len(tensors))
+    values = [judge.observed.value(t) for t in sample(tensors[first:], GRID_SAMPLE)]
+    telling = [v for v in values if is_float(v.dtype) and v.size >= GRID_SIZE]
+    stepped = sum(grid_step(v) is not None for v in telling)
+    return stepped >= max(GRID_MIN, GRID_SHARE * len(telling))
+
+
+def _fits(scores: Sequence[float], *, strict: bool = False) -> bool:
+    """Median below 0.7 and few beyond 2 (strict: one in twenty at most)."""
+    if not scores:
+        return False
+    beyond = sum(v > BEYOND for v in scores)
+    few = 0.0 if strict else min(FEW, 0.34 * len(scores))
+    return stats.median(scores) < MEDIAN_MAX and beyond <= max(BEYOND_SHARE * len(scores), few)
+
+
+def judge_fits_median(judge: Judge, tensors: Sequence[str]) -> bool:
+    """Median alone: for dumps in which many regions are wrong."""
+    telling = sample([t for t in tensors if judge.computes(t)])
+    scores = [s.value for t in telling if (s := judge.raw(t)).value is not None and not s.fixed]
+    return bool(scores) and stats.median([v for v in scores if v is not None]) < MEDIAN_MAX

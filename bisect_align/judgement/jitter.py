@@ -1,0 +1,134 @@
+"""Perturbed replays: the same region again, with boundary, weights and hidden tensors moved by the precision's rounding.
+
+Every draw is uniform in (-1, 1), fresh per element and replay, and seeded by (model, region, replay): the same run gives the same bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bisect_align.judgement.precision import BOUNDED, TABLE_STEP, Precision, grid_step, step_of
+from bisect_align.model.dtypes import is_float
+from bisect_align.model.graph import Graph
+from bisect_align.model.parameters import shape_parameters
+
+Array: TypeAlias = NDArray[Any]
+Ranges: TypeAlias = Callable[[str], tuple[float, float]]
+
+# Which input of an operator is a matrix of weights that int8 quantises with a scale of its own (biases and norm parameters keep 32 bits).
+MATRIX_INPUTS = {
+    "Conv": (1,),
+    "ConvTranspose": (1,),
+    "MatMul": (0, 1),
+    "Gemm": (0, 1),
+    "LSTM": (1, 2),
+    "GRU": (1, 2),
+    "RNN": (1, 2),
+}
+FINE_INT8 = 2.0**-10  # relative jitter of a value that int8 runs keep in 32 bits
+EXACT_WEIGHTS = 0.1  # share of the weight jitter that is left once the target's own weight rounding is known
+ON_GRID = 0.1  # of a step: a dumped int8 value is exact but for its scale
+
+
+def seed(*parts: object) -> np.random.Generator:
+    """A generator that depends on the parts alone."""
+    digest = hashlib.blake2b("\0".join(map(str, parts)).encode(), digest_size=8).digest()
+    return np.random.default_rng(int.from_bytes(digest, "little"))
+
+
+def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Uniform in (-1, 1), float32."""
+    return np.asarray(2 * rng.random(shape, dtype=np.float32) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Jitter:
+    """How one replay is perturbed. `amount` multiplies everything (2 or 4 for the excuse of discrete flips)."""
+
+    graph: Graph
+    precision: Precision
+    ranges: Ranges
+    rng: np.random.Generator
+    exact_weights: bool = False
+    amount: float = 1.0
+
+    def boundary(self, name: str, x: Array) -> Array:
+        """A boundary value as the target may have held it; integers and shape-steering values are left alone."""
+        if not is_float(x.dtype) or not x.size:
+            return x
+        if self.precision.stepped:
+            step = grid_step(x)
+            share = ON_GRID if step is not None else 0.5
+            move = share * (step if step is not None else step_of(None, *self.ranges(name))) * draw(self.rng, x.shape)
+        else:
+            move = x.astype(np.float32) * (self.precision.unit * draw(self.rng, x.shape))
+        return np.asarray(x + self.amount * move).astype(x.dtype)
+
+    def hidden(self, name: str, h: Array) -> Array:
+        """A tensor inside the region, rounded as storing it would."""
+        if not is_float(h.dtype) or not h.size:
+            return h
+        if self.precision.stepped:
+            move = 0.5 * step_of(None, *self.ranges(name)) * draw(self.rng, h.shape)
+        else:
+            u = self.precision.unit
+            size = u * np.abs(h.astype(np.float32))
+            producer = self.graph.producer.get(name)
+            if producer is not None and self.graph.nodes[producer].op in BOUNDED:
+                size = np.maximum(size, 0.5 * max(u, TABLE_STEP))
+            move = size * draw(self.rng, h.shape)
+        return np.asarray(h + self.amount * move).astype(h.dtype)
+
+    def weight(self, name: str, w: Array, matrix: bool) -> Array:
+        """A constant as the target may have rounded it."""
+        scale = self.amount * (EXACT_WEIGHTS if self.exact_weights else 1.0)
+        if not self.precision.stepped:
+            move = w * (self.precision.unit * draw(self.rng, w.shape))
+        elif matrix:
+            move = float(np.abs(w).max(initial=0.0)) / 254 * draw(self.rng, w.shape)
+        else:
+            move, scale = w * (FINE_INT8 * draw(self.rng, w.shape)), self.amount
+        return np.asarray(w + scale * move).astype(w.dtype)
+
+
+# Constants that are exact in every format and must stay so: a squared negative number is NaN under an exponent of 2.0001.
+EXPONENTS = {"Pow": (1,)}
+
+
+def weights_of(graph: Graph, nodes: tuple[int, ...]) -> dict[str, bool]:
+    """Float constants that the nodes compute with (not those that steer shapes) -> whether they are weight matrices."""
+    found: dict[str, bool] = {}
+    for index in nodes:
+        node = graph.nodes[index]
+        skip = shape_parameters(node)
+        for position, name in enumerate(node.inputs):
+            if name in graph.constants and name not in skip and position not in EXPONENTS.get(node.op, ()):
+                dtype = graph.types[name].dtype if name in graph.types else None
+                if dtype is not None and is_float(dtype):
+                    found[name] = found.get(name, False) or position in MATRIX_INPUTS.get(node.op, ())
+    return found
+
+
+class JitteredWeights(Mapping[str, Array]):
+    """The weights of a region, jittered one at a time as they are asked for (none is kept)."""
+
+    def __init__(self, base: Mapping[str, Array], matrices: Mapping[str, bool], jitter: Jitter) -> None:
+        self._base, self._matrices, self._jitter = base, matrices, jitter
+
+    def __getitem__(self, name: str) -> Array:
+        return self._jitter.weight(name, self._base[name], self._matrices[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._matrices
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._matrices)
+
+    def __len__(self) -> int:
+        return len(self._matrices)

@@ -1,0 +1,385 @@
+"""One region on the target's own boundary values: what did it introduce, and can noise explain it? (A raw score, before peers.)"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bisect_align.golden.protocol import Golden, Unavailable
+from bisect_align.judgement import discrete, statistics
+from bisect_align.judgement.jitter import Jitter, JitteredWeights, Ranges, seed, weights_of
+from bisect_align.judgement.precision import WEIGHT_HYPOTHESES, Precision, grid_step, rms, round_to, step_of, storing_cost
+from bisect_align.model.dtypes import is_float
+from bisect_align.model.graph import Graph
+from bisect_align.model.operators import DATA_SHAPED
+from bisect_align.model.region import Region
+from bisect_align.result.result import Kind
+
+Array: TypeAlias = NDArray[Any]
+
+REPLAYS = 8
+FLIP_UNITS = (2.0, 4.0)  # jitter under which a discrete flip is benign
+WIDE_UNITS = 16.0
+TIE_UNITS = 4.0
+# Precision loss: introduced error above this, while the format's own noise exceeds half of the signal.
+LOSS = {"fp16": 0.01, "bf16": 0.05, "int8": 0.2}
+BULK = 100.0  # a tensor whose peak is 100 medians has a bulk of its own (masked scores)
+IMMATERIAL_L2, IMMATERIAL_PEAK = 2e-4, 2e-3
+ROUNDING_MEAN, ROUNDING_STD, ROUNDING_MIN = 0.25, 0.2, 1000
+FP16_MAX = 65504.0
+SATURATES = 1.9  # an int8 tensor that is only clipped is suspect, never convicted
+SATURATED_INSIDE, SATURATED_SPAN, SATURATED_PEAK = 0.1, 0.1, 8.0
+
+
+class Observed(Protocol):
+    """The target's values by tensor name, graph inputs among them."""
+
+    def __contains__(self, name: object) -> bool: ...
+    def value(self, name: str) -> Array: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """value: introduced error over what noise explains, before class factors; None = could not be judged, `note` says why.
+
+    introduced, expected: relative L2 of the introduced error and of the modelled noise. kind: hard evidence, or precision loss.
+    """
+
+    value: float | None
+    statistic: str = ""
+    introduced: float = 0.0
+    expected: float = 0.0
+    kind: Kind | None = None
+    note: str = ""
+    weights: str = ""
+    clip: float = 0.0
+    fixed: bool = False  # hard evidence or exact comparison: peers do not soften it
+
+    @property
+    def unknown(self) -> bool:
+        return self.value is None
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What every trial needs: graph, engine, golden ranges (int8), golden values (ties), and the seed of the run."""
+
+    graph: Graph
+    engine: Golden
+    ranges: Ranges
+    golden: Callable[[str], Array | None]
+    digest: str
+
+
+def _unknown(note: str) -> Score:
+    return Score(None, note=note)
+
+
+def _relative(d: Array, y: Array) -> float:
+    level = rms(y)
+    error = rms(d)
+    return error / level if level > 0 else (0.0 if error == 0 else float("inf"))
+
+
+def predict(bench: Bench, region: Region, feeds: Mapping[str, Array]) -> Array | Unavailable:
+    """The region's output replayed on the feeds, weights as they are."""
+    return bench.engine.replay(region.nodes, feeds, [region.output])[region.output]
+
+
+def feeds_of(region: Region, observed: Observed, override: Mapping[str, Array]) -> dict[str, Array]:
+    """The target's own values on the boundary, but for those overridden."""
+    return {b: override[b] if b in override else observed.value(b) for b in region.boundary}
+
+
+def try_region(
+    bench: Bench, region: Region, feeds: Mapping[str, Array], target: Array, precision: Precision, replays: int = REPLAYS
+) -> Score:
+    """Judge the target's value of region.output against the region replayed on the feeds."""
+    y0 = predict(bench, region, feeds)
+    if isinstance(y0, Unavailable):
+        return _unknown(f"the region cannot be replayed: {y0.reason}")
+    op = bench.graph.nodes[bench.graph.producer[region.output]].op
+    if target.shape != y0.shape:
+        if op in DATA_SHAPED or any(bench.graph.nodes[i].op in DATA_SHAPED for i in region.nodes):
+            return _unknown(f"shape depends on data: target {target.shape}, replay {y0.shape}")
+        return Score(np.inf, "shape", np.inf, 0.0, Kind.WRONG_SHAPE, f"shape {target.shape} instead of {y0.shape}", fixed=True)
+    if not is_float(y0.dtype):
+        return _discrete(bench, region, feeds, target, y0, precision, op)
+    return _continuous(bench, region, feeds, target, y0, precision, op, replays)
+
+
+def _jitters(bench: Bench, region: Region, precision: Precision, amount: float, count: int, tag: str) -> list[Jitter]:
+    return [
+        Jitter(bench.graph, precision, bench.ranges, seed(bench.digest, region.output, tag, k), tag not in ("", "flip"), amount)
+        for k in range(count)
+    ]
+
+
+def _replay_jittered(
+    bench: Bench,
+    region: Region,
+    feeds: Mapping[str, Array],
+    jitter: Jitter,
+    base: Mapping[str, Array],
+    matrices: Mapping[str, bool],
+) -> Array | None:
+    got = bench.engine.replay(
+        region.nodes,
+        {name: jitter.boundary(name, x) for name, x in feeds.items()},
+        [region.output],
+        weights=JitteredWeights(base, matrices, jitter) if base else None,
+        perturb=jitter.hidden,
+    )[region.output]
+    return None if isinstance(got, Unavailable) else got
+
+
+def _discrete(
+    bench: Bench, region: Region, feeds: Mapping[str, Array], t: Array, y0: Array, precision: Precision, op: str
+) -> Score:
+    if np.array_equal(t, y0):
+        return Score(0.0, "exact", fixed=True)
+    if t.dtype.kind not in "iub" or y0.dtype.kind not in "iub":
+        return _unknown(f"{t.dtype} cannot be compared with {y0.dtype}")
+    matrices = weights_of(bench.graph, region.nodes)
+    base = {w: bench.graph.constant(w) for w in matrices}
+    flipped, wide = np.zeros(y0.shape, bool), np.zeros(y0.shape, bool)
+    for units, into in (*((u, flipped) for u in FLIP_UNITS), (WIDE_UNITS, wide)):
+        for jitter in _jitters(bench, region, precision, units, REPLAYS, "flip"):
+            y = _replay_jittered(bench, region, feeds, jitter, base, matrices)
+            if y is not None and y.shape == y0.shape:
+                into |= y != y0
+    wide |= flipped
+    note = ""
+    if op in discrete.ARG and t.shape == y0.shape:
+        flipped, wide, note = _arg_ties(bench, region, feeds, t, y0, precision, flipped, wide)
+    flips = discrete.compare(t, y0, flipped, wide)
+    score = flips.score(op)
+    text = (
+        note
+        or f"{flips.mismatched} of {flips.size} differ, {flips.unexcused} beyond a near-tie; {flips.up} up, {flips.down} down"
+    )
+    introduced = _relative(t.astype(np.float64) - y0.astype(np.float64), y0.astype(np.float64))
+    return Score(score, "flips", introduced, 0.0, None, text, fixed=True)
+
+
+def _arg_ties(
+    bench: Bench,
+    region: Region,
+    feeds: Mapping[str, Array],
+    t: Array,
+    y0: Array,
+    precision: Precision,
+    flipped: Array,
+    wide: Array,
+) -> tuple[Array, Array, str]:
+    """Excuse by the value at the chosen index; an exact tie on an observed boundary that is exact in the golden is no excuse."""
+    node = bench.graph.nodes[region.nodes[-1]]
+    attributes = {a.name: a.i for a in node.proto.attribute}
+    source = node.inputs[0]
+    if source not in feeds:
+        return flipped, wide, ""
+    scores = feeds[source]
+    axis, keepdims = int(attributes.get("axis", 0)), bool(attributes.get("keepdims", 1))
+    gap, valid = discrete.chosen_gap(scores, t, y0, axis, keepdims)
+    unit = precision.unit or grid_step(scores) or step_of(None, *bench.ranges(source))
+    peak = float(np.abs(scores[np.isfinite(scores)]).max(initial=0.0)) if not precision.stepped else 1.0
+    near = valid & (gap <= TIE_UNITS * unit * peak)
+    tie = valid & (gap == 0) & (t != y0)
+    if tie.any():
+        golden = bench.golden(source)
+        if golden is not None and golden.shape == scores.shape:
+            exact_gap, _ = discrete.chosen_gap(golden, t, y0, axis, keepdims)
+            tie &= exact_gap == 0
+            count = int(np.count_nonzero(tie))
+            return near & ~tie, near & ~tie, f"{count} exact ties decided against the operator's rule" if count else ""
+    return near, near, ""
+
+
+def _continuous(
+    bench: Bench,
+    region: Region,
+    feeds: Mapping[str, Array],
+    target: Array,
+    y0: Array,
+    precision: Precision,
+    op: str,
+    replays: int,
+) -> Score:
+    if not y0.size:
+        return Score(0.0, "exact", fixed=True)
+    t, y = target.astype(np.float64), y0.astype(np.float64)
+    if (hard := _non_finite(t, y, precision)) is not None:
+        return hard
+    odd = ~np.isfinite(y)
+    if odd.any():  # equal non-finite values: nothing to compare there
+        t, y = np.where(odd, 0, t), np.where(odd, 0, y)
+    if np.array_equal(t, y):
+        return Score(0.0, "exact")
+    step = step_of(t, *bench.ranges(region.output)) if precision.stepped else 0.0
+    matrices = weights_of(bench.graph, region.nodes)
+    exact = {w: bench.graph.constant(w) for w in matrices}
+    trials = []
+    for how in WEIGHT_HYPOTHESES[precision.name] if exact else ("",):
+        base = {
+            w: round_to(x, how) if x.dtype == np.float32 and (matrices[w] or not precision.stepped) else x
+            for w, x in exact.items()
+        }
+        yh = y if not how else _plain(bench, region, feeds, base)
+        if yh is None or yh.shape != y.shape:
+            continue
+        yh = np.where(odd, 0, yh)
+        a = storing_cost(precision, yh, op, step)
+        reference, clip = yh, (0.0, 0.0)
+        if precision.stepped:
+            reference, *excess = statistics.clipped(t, yh, a, step)
+            clip = (excess[0], excess[1])
+        d = np.nan_to_num(t - reference)
+        passed = statistics.gate(d, a)
+        if passed is not None and not (clip[0] > 0.05 and clip[1] > 0.1):
+            return Score(passed, "gate", _relative(d, y), _relative(a, y), weights=how, clip=clip[0])
+        trials.append((rms(d), how, base, yh, a, d, clip))
+    best = min(trials, key=lambda x: x[0])
+    chosen = [best] if best[1] == "" else [best, *(x for x in trials if x[1] == "")]
+    scores = []
+    for _, how, base, yh, a, d, clip in chosen:
+        deviations = _deviations(bench, region, feeds, base, matrices, precision, how, replays, odd, y.shape)
+        if deviations:
+            scores.append(_score(bench, region, t, yh, a, d, deviations, precision, how, clip, step, bool(exact)))
+    if not scores:
+        return _unknown("the region cannot be replayed on perturbed values")
+    return min(scores, key=lambda s: s.value if s.value is not None else np.inf)
+
+
+def _plain(bench: Bench, region: Region, feeds: Mapping[str, Array], base: Mapping[str, Array]) -> Array | None:
+    got = bench.engine.replay(region.nodes, feeds, [region.output], weights=base or None)[region.output]
+    return None if isinstance(got, Unavailable) else got.astype(np.float64)
+
+
+def _deviations(
+    bench: Bench,
+    region: Region,
+    feeds: Mapping[str, Array],
+    base: Mapping[str, Array],
+    matrices: Mapping[str, bool],
+    precision: Precision,
+    how: str,
+    replays: int,
+    odd: Array,
+    shape: tuple[int, ...],
+) -> list[Array]:
+    """Perturbed replays minus the unperturbed replay of the same session."""
+    plain = _plain(bench, region, feeds, base)
+    if plain is None:
+        return []
+    found = []
+    for jitter in _jitters(bench, region, precision, 1.0, replays, how):
+        y = _replay_jittered(bench, region, feeds, jitter, base, matrices)
+        if y is not None and y.shape == shape:
+            found.append(np.where(odd, 0, np.nan_to_num(y.astype(np.float64) - plain, posinf=0, neginf=0)))
+    return found
+
+
+def _score(
+    bench: Bench,
+    region: Region,
+    t: Array,
+    y: Array,
+    a: Array,
+    d: Array,
+    deviations: list[Array],
+    precision: Precision,
+    how: str,
+    clip: tuple[float, float],
+    step: float,
+    weighted: bool,
+) -> Score:
+    got = statistics.judge(d, y, a, deviations, precision=precision, nodes=len(region.nodes), clip=clip)
+    value, statistic, kind, note = got.score, got.worst, None, ""
+    introduced = _relative(d, y)
+    noise = statistics.noise_of(deviations)
+    expected = _relative(a + noise, y)
+    if _immaterial(d, y):
+        value, note = min(value, 1.0), "immaterial"
+    if precision.stepped and value > SATURATES and _saturates(t, y, a + noise):
+        value, note = (
+            SATURATES,
+            f"saturates at [{t.min():.4g}, {t.max():.4g}]: calibration or fault cannot be told without the scales",
+        )
+    if precision.stepped and not weighted and _biased_rounding(t, d, a, step):
+        value, statistic, note = max(value, 100.0), "rounding", "one-sided rounding of the levels"
+    elif precision.name in LOSS and _lost(d, y, noise, introduced, LOSS[precision.name]):
+        kind = Kind.PRECISION_LOSS
+        note = "the format destroys the signal here"
+    return Score(value, statistic, introduced, expected, kind, note, how, clip[0])
+
+
+def _biased_rounding(t: Array, d: Array, a: Array, step: float) -> bool:
+    if d.size < ROUNDING_MIN or grid_step(t) is None:
+        return False
+    inside = (t > t.min()) & (t < t.max())
+    if int(np.count_nonzero(inside)) < ROUNDING_MIN:
+        return False
+    off = d[inside] / step
+    return abs(float(off.mean())) > ROUNDING_MEAN and float(off.std()) > ROUNDING_STD
+
+
+def _immaterial(d: Array, y: Array) -> bool:
+    """Small beside the bulk of y: a mask of -10000 must not decide what is small for the scores beside it."""
+    bulk = _bulk(y)
+    level = rms(y[bulk])
+    return rms(d[bulk]) < IMMATERIAL_L2 * level and float(np.abs(d).max()) < IMMATERIAL_PEAK * level
+
+
+def _bulk(y: Array) -> Array:
+    """Elements that are not far beyond the median (all of them, where more than half are zero)."""
+    size = np.abs(y)
+    median = float(np.median(size))
+    return size <= BULK * median if median > 0 else np.ones(y.shape, bool)
+
+
+def _saturates(t: Array, y: Array, sigma: Array) -> bool:
+    """int8: the target is the replay clipped to a narrower range (and is no constant: some of the replay must lie inside)."""
+    low, high = float(t.min()), float(t.max())
+    inside = (y >= low - sigma) & (y <= high + sigma)
+    if float(inside.mean()) < SATURATED_INSIDE or high - low < SATURATED_SPAN * float(np.ptp(y)):
+        return False
+    z = (t - np.clip(y, low, high)) / sigma
+    return rms(z) <= 1 and float(np.abs(z).max()) <= SATURATED_PEAK
+
+
+def _lost(d: Array, y: Array, noise: Array, introduced: float, limit: float) -> bool:
+    if introduced > limit and rms(noise) > 0.5 * rms(y):
+        return True
+    bulk = _bulk(y)
+    if not bulk.all():
+        spread = float(y[bulk].std())
+        return spread > 0 and rms(d[bulk]) / spread > 0.5
+    return False
+
+
+def _non_finite(t: Array, y: Array, precision: Precision) -> Score | None:
+    """NaN and Inf are looked for before any tolerance."""
+    fine_y, fine_t = np.isfinite(y), np.isfinite(t)
+    agree = (fine_y & fine_t) | (np.isnan(y) & np.isnan(t)) | (y == t)
+    if agree.all():
+        return None
+    new = fine_y & ~fine_t
+    if not new.any():
+        return _unknown("the replay is not finite where the target is")
+    count = int(np.count_nonzero(new))
+    peak = float(np.abs(y[new]).max())
+    overflow = precision.name == "fp16" and peak > 0.9 * FP16_MAX
+    note = f"{count} of {t.size} elements are NaN or infinite, the replay there is finite (up to {peak:.3g})"
+    return Score(
+        np.inf,
+        "non-finite",
+        np.inf,
+        0.0,
+        Kind.NON_FINITE,
+        note + ("; beyond the range of float16" if overflow else ""),
+        fixed=True,
+    )

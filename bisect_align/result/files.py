@@ -1,0 +1,113 @@
+"""result.json and tensors.csv: what a run leaves behind, and how it is read again."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bisect_align.errors import OutputError, UsageError
+from bisect_align.result.result import SCHEMA, Result
+from bisect_align.result.schema import schema
+from bisect_align.result.table import to_csv
+
+__all__ = ["RESULT", "TABLE", "check", "from_json", "read", "schema", "to_json", "write"]
+
+RESULT = "result.json"
+TABLE = "tensors.csv"
+_ASIDE = ".writing-"
+
+# JSON allows these bare, terminals and editors obey them: C1 controls, separators, marks that reorder text.
+_UNSEEN = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+
+
+def to_json(result: Result) -> bytes:
+    """The result as indented UTF-8 JSON; NaN and the infinities become "nan", "inf", "-inf"."""
+    plain = msgspec.json.encode(_plain(msgspec.to_builtins(result)))
+    text = msgspec.json.format(plain, indent=2).decode()
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found.group()):04x}", text).encode() + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    """The same value in what JSON can hold: no NaN, no lone surrogates (a file name may bring them in)."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def from_json(data: bytes) -> Result:
+    """The Result that to_json() wrote. Raises UsageError for anything else."""
+    try:
+        head = msgspec.json.decode(data, type=dict[str, Any])
+        if head.get("schema") != SCHEMA:
+            raise UsageError("not a result of this version", hint=f"expected schema {SCHEMA!r}, got {head.get('schema')!r}")
+        # Not strict: a float may stand as the string "nan" or "inf".
+        return msgspec.convert(head, Result, strict=False)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise UsageError(f"not a result: {error}", hint="expected a result.json written by bisect-align") from error
+
+
+def read(path: Path) -> Result:
+    """The result of a folder, or of a result.json itself. Raises UsageError."""
+    file = path / RESULT if path.is_dir() else path
+    try:
+        return from_json(file.read_bytes())
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=str(file)) from error
+    except UsageError as error:
+        raise UsageError(error.what, where=str(file), hint=error.hint) from error
+
+
+def check(folder: Path) -> None:
+    """Raise OutputError unless the folder may be written: it does not exist, is empty, or holds an earlier result.
+    Worth asking before a long run.
+    """
+    if not folder.exists() and not folder.is_symlink():
+        return
+    if not folder.is_dir():
+        raise OutputError("is no folder", where=str(folder), hint="name another one with -o")
+    try:
+        empty = all(path.name.startswith(_ASIDE) for path in folder.iterdir())
+    except OSError as error:
+        raise OutputError(f"cannot be read: {error.strerror}", where=str(folder)) from error
+    if not empty and not _is_result(folder / RESULT):
+        raise OutputError("holds something else than an earlier result", where=str(folder), hint="name another folder with -o")
+
+
+def _is_result(file: Path) -> bool:
+    try:
+        head = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return str(head.get("schema", "")).startswith("bisect-align/result/")
+
+
+def write(result: Result, folder: Path) -> None:
+    """Write result.json and tensors.csv; a reader sees the old file or the new one, never a half. Raises OutputError."""
+    check(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _replace(folder / RESULT, to_json(result))
+        _replace(folder / TABLE, to_csv(result).encode())
+    except OSError as error:
+        raise OutputError(f"cannot be written: {error.strerror}", where=str(error.filename or folder)) from error
+
+
+def _replace(file: Path, data: bytes) -> None:
+    aside = file.with_name(f"{_ASIDE}{os.getpid()}-{file.name}")
+    try:
+        aside.write_bytes(data)
+        aside.replace(file)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,199 @@
+"""Everything a run starts from: model, dump, inputs and claims, loaded and checked against each other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bisect_align.dumps.catalogue import catalogue
+from bisect_align.dumps.entry import Catalogue, Entry
+from bisect_align.errors import DumpError, MatchError, ModelError, UsageError
+from bisect_align.golden.protocol import Unavailable
+from bisect_align.golden.segments import SegmentEngine
+from bisect_align.judgement.policy import Policy
+from bisect_align.judgement.precision import PRECISIONS, grid_step
+from bisect_align.matching.claims import Claims, Rule, claim
+from bisect_align.matching.fit import LOOSEST, Votes, fit, read
+from bisect_align.matching.maps import parse_map
+from bisect_align.metrics.measure import measure
+from bisect_align.model.dtypes import is_float
+from bisect_align.model.load import Model, load
+from bisect_align.result.result import Figures
+from bisect_align.session.inputs import Inputs, load_inputs
+from bisect_align.session.options import Options
+
+Array: TypeAlias = NDArray[Any]
+
+DEFAULT_MEMORY = 2 << 30  # where the machine does not say how much is free
+CACHE_SHARE = 4  # loaded dump tensors get this part of the memory, sessions and live values the rest
+# An input copy may have gone through bfloat16 (8 bits of mantissa) or a text of six decimals on its way.
+STORED_RELATIVE, STORED_ABSOLUTE = 2.0**-8, 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class InputCheck:
+    """The dump's own copy of a graph input against the input given; differs: by more than storing it explains."""
+
+    tensor: str
+    entry: str
+    figures: Figures
+    differs: bool
+
+
+@dataclass(slots=True)
+class Case:
+    """One run's material. warnings: what the user should know, in the order it was found."""
+
+    options: Options
+    policy: Policy
+    model: Model
+    catalogue: Catalogue
+    entries: dict[str, Entry]
+    claims: Claims
+    inputs: Inputs
+    engine: SegmentEngine
+    memory: int
+    checks: list[InputCheck] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def prepare(options: Options) -> Case:
+    """Load and check; raises a BisectAlignError that names what is wrong."""
+    policy = Policy(options.policy, dict(options.thresholds))
+    if options.precision not in ("auto", *PRECISIONS):
+        raise UsageError(
+            f"no such precision: {options.precision!r}", where="--precision", hint=f"auto or one of {', '.join(PRECISIONS)}"
+        )
+    model = load(options.quantized_model or options.model)
+    found = catalogue(options.target_dump)
+    mapping = read_map(options.map) if options.map else None
+    inputs = load_inputs(options.inputs, model.graph, found, options.model)
+    overridden = {n: v for n, v in inputs.values.items() if n in model.graph.overridable}
+    if overridden:
+        graph = model.graph.with_constants(overridden)
+        model = Model(graph, model.path, model.sha256, model.warnings)
+    claims = claim(found.entries, model.graph, mapping)
+    memory = options.memory if options.memory is not None else free_memory() // 4
+    engine = SegmentEngine(model.graph, memory=memory - memory // CACHE_SHARE)
+    case = Case(options, policy, model, found, {e.key: e for e in found.entries}, claims, inputs, engine, memory)
+    case.warnings += [*model.warnings, *found.notes, *inputs.warnings]
+    if options.quantized_model:
+        case.warnings += quantisation_loss(case, load(options.model))
+    if not any(c.tensor in model.graph.order for c in claims.claims):
+        raise nothing_matched(case)
+    case.checks += check_inputs(case)
+    return case
+
+
+def quantisation_loss(case: Case, original: Model) -> list[str]:
+    """What quantisation alone does to the outputs, in one sentence each. Raises ModelError where the twins share no output."""
+    outputs = [o for o in original.graph.outputs if o in case.model.graph.outputs]
+    if not outputs or set(original.graph.inputs) != set(case.model.graph.inputs):
+        raise ModelError(
+            "has other inputs or outputs than the model",
+            where=str(case.options.quantized_model),
+            hint="is it the twin of that model?",
+        )
+    plain = dict(SegmentEngine(original.graph, memory=case.memory // 2).stream(case.inputs.values, outputs))
+    twin = dict(case.engine.stream(case.inputs.values, outputs))
+    said = []
+    for name in outputs:
+        a, b = plain[name], twin[name]
+        if not isinstance(a, Unavailable) and not isinstance(b, Unavailable) and a.shape == b.shape:
+            loss = measure(a, b).rel_l2
+            if loss is not None:
+                said.append(
+                    f"quantisation alone moves output {name!r} by {100 * loss:.3g} % (relative L2); regions are judged on the twin"
+                )
+    return said
+
+
+def read_map(path: Path) -> Mapping[str, str]:
+    """The user's map file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as trouble:
+        raise MatchError(f"cannot be read: {trouble}", where=str(path), hint="--map takes a TOML or JSON file") from None
+    return parse_map(text, name=str(path))
+
+
+def nothing_matched(case: Case, dropped: Mapping[str, str] | None = None) -> MatchError:
+    """The error that shows names of both sides, nearest first. dropped: entries whose names fit and whose values do not, and why."""
+    import difflib
+
+    if dropped:
+        entry, why = next(iter(dropped.items()))
+        return MatchError(
+            f"no entry can be taken for a tensor of the model: {entry!r} {why}",
+            where=str(case.options.target_dump),
+            hint="is it the right model, and the right inputs?",
+        )
+    tensors = case.model.graph.tensors
+    names = [e.names[0] for e in case.catalogue.entries][:200]
+    pairs = []
+    for name in names:
+        near = difflib.get_close_matches(name, tensors[:2000], 1, 0.3)
+        if near:
+            pairs.append((difflib.SequenceMatcher(None, name, near[0]).ratio(), f"{name!r} ~ {near[0]!r}"))
+    nearest = "; ".join(text for _, text in sorted(pairs, reverse=True)[:3])
+    example = (
+        f"nearest: {nearest}" if nearest else f"the dump has {names[0]!r}, the model {tensors[0] if tensors else 'no tensors'!r}"
+    )
+    return MatchError(
+        f"none of the {len(case.catalogue.entries)} entries is named like a tensor of the model",
+        where=str(case.options.target_dump),
+        hint=f"{example}; is it the right model? name them with --map",
+    )
+
+
+def free_memory() -> int:
+    """Bytes of memory that are free now."""
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return DEFAULT_MEMORY
+
+
+def check_inputs(case: Case) -> list[InputCheck]:
+    """Compare the dump's own copies of the graph inputs (exact or mapped name) with the inputs given."""
+    found = []
+    for one in case.claims.claims:
+        if one.tensor not in case.inputs.values or one.rule not in (Rule.EXACT, Rule.MAP):
+            continue
+        given = case.inputs.values[one.tensor]
+        try:
+            raw = read(case.entries[one.entry], given.dtype, given.shape)
+            got = fit(raw, given, Votes(), LOOSEST)
+        except DumpError as trouble:
+            case.warnings.append(f"the dump's copy of input {one.tensor!r} is not compared: {trouble}")
+            continue
+        if got is None:
+            case.warnings.append(
+                f"the dump's copy of input {one.tensor!r} has shape {raw.shape}, the input {given.shape}: not compared"
+            )
+            continue
+        figures = measure(given, got.values)
+        found.append(InputCheck(one.tensor, one.entry, figures, _differs(given, got.values, figures)))
+    return found
+
+
+def _differs(given: Array, dumped: Array, figures: Figures) -> bool:
+    if figures.exact:
+        return False
+    if not is_float(given.dtype):
+        return True
+    x, y = given.astype(np.float64), dumped.astype(np.float64)
+    step = grid_step(y) or 0.0
+    allowed = STORED_RELATIVE * np.abs(x) + STORED_ABSOLUTE + 0.51 * step
+    # a quantised input is clipped at the ends of its range
+    inside = np.clip(x, y.min(), y.max()) if step else x
+    with np.errstate(invalid="ignore"):
+        off = np.abs(inside - y) > allowed
+    off |= np.isfinite(x) != np.isfinite(y)
+    return bool(off.any())

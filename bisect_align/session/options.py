@@ -1,0 +1,30 @@
+"""What a user asks of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """precision: auto, fp32, tf32, fp16, bf16 or int8. policy: calibrated, classic or classic:loose. thresholds: metric -> limit.
+
+    quantized_model: the QDQ or QOperator twin that the target ran; regions are judged against it. memory: bytes for cached
+    sessions and loaded tensors (None: a quarter of what is free). out: where the result is written.
+    """
+
+    model: Path
+    target_dump: Path
+    inputs: Path | None = None
+    out: Path | None = None
+    map: Path | None = None
+    golden_dump: Path | None = None
+    quantized_model: Path | None = None
+    precision: str = "auto"
+    policy: str = "calibrated"
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    scan: bool = False
+    memory: int | None = None
+    command: tuple[str, ...] = ()

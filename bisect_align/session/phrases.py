@@ -1,0 +1,135 @@
+"""The sentences of a result: the verdict in one, and what to do next."""
+
+from __future__ import annotations
+
+from bisect_align.judgement.conviction import Finding
+from bisect_align.result.result import Consumed, Culprit, Kind, Verdict
+from bisect_align.session.hunt import Hunt
+
+KINDS = {
+    Kind.WRONG_RESULT: "gives a wrong result",
+    Kind.WRONG_SHAPE: "gives a wrong shape",
+    Kind.NON_FINITE: "gives NaN or infinite values",
+    Kind.PRECISION_LOSS: "is computed right, but the number format destroys its signal",
+}
+
+
+def percent(x: float | None) -> str:
+    if x is None:
+        return "unknown"
+    return f"{100 * x:.3g} %" if x >= 1e-4 else f"{x:.2g}"
+
+
+def where(culprit: Culprit) -> str:
+    """The node, or the region where the dump cannot split it."""
+    nodes = culprit.region.nodes
+    if len(nodes) == 1:
+        node = nodes[0]
+        return f"{node.op} {node.name!r}" if node.name else f"{node.op} (node {node.index})"
+    ops = list(dict.fromkeys(n.op for n in nodes))
+    return f"the region of {len(nodes)} nodes ({', '.join(ops[:4])}{', …' if len(ops) > 4 else ''}) that ends"
+
+
+def compared(hunt: Hunt) -> str:
+    """n of m, and the outputs that were not there."""
+    graph, placed = hunt.case.model.graph, hunt.evidence.matched.placed
+    missing = [o for o in graph.outputs if o in graph.order and o not in placed]
+    text = f"{len(placed)} of {len(graph.tensors)} tensors were compared"
+    return text + (f"; not in the dump: output {', '.join(map(repr, missing[:3]))}" if missing else "")
+
+
+def summary(hunt: Hunt, name: Verdict, culprits: tuple[Culprit, ...]) -> str:
+    """The verdict in one sentence."""
+    if name is Verdict.INPUT_MISMATCH:
+        check = next(c for c in hunt.case.checks if c.differs)
+        return (
+            f"The target ran on another input: {check.tensor!r} in the dump differs from the one given by "
+            f"{percent(check.figures.rel_l2)} (relative L2); nothing further was compared."
+        )
+    if name is Verdict.GOLDEN_SUSPECT:
+        return f"The golden dump is suspect: ONNX Runtime agrees with the target at {hunt.findings.golden_suspect[0]!r}."
+    if name is Verdict.FAULT:
+        return _fault(hunt, culprits)
+    if name is Verdict.DUMP_SUSPECT:
+        ruling = next(r for r in hunt.findings.rulings.values() if r.finding is Finding.FILE)
+        entry = hunt.evidence.matched.placed[ruling.tensor].claim.entry
+        return f"A file of the dump is suspect, not an operator: {entry!r} is not the value of {ruling.tensor!r} that its consumers read."
+    beyond = hunt.beyond()
+    if name is Verdict.UNDECIDED:
+        return f"Undecided: {_undecided(hunt, beyond)}; {compared(hunt)}."
+    if name is Verdict.ACCUMULATION:
+        return (
+            f"No operator is at fault, but errors accumulate to {_worst(hunt)} at {beyond[0]!r}, "
+            f"more than noise explains or you allow; {compared(hunt)}."
+        )
+    precision = hunt.evidence.precision.precision.name
+    return f"Aligned: every region does what {precision} explains, the outputs are within {_worst(hunt)}; {compared(hunt)}."
+
+
+def _fault(hunt: Hunt, culprits: tuple[Culprit, ...]) -> str:
+    first = culprits[0]
+    subject = where(first)
+    size = ""
+    if first.kind is not Kind.WRONG_SHAPE:
+        introduced, noise = percent(first.introduced.rel_l2), percent(first.noise.expected)
+        size = f": introduced error {introduced}, {first.noise.precision} noise explains {noise}"
+    consumed = ", and what follows was computed from it" if first.certificate.consumed is Consumed.YES else ""
+    more = f" ({len(culprits)} culprits in all)" if len(culprits) > 1 else ""
+    whole = ", the whole model (the dump holds nothing in between)" if _whole(hunt, first) else ""
+    return f"{subject[0].upper()}{subject[1:]} at {first.region.output!r}{whole} {KINDS[first.kind]}{size}{consumed}{more}."
+
+
+def _undecided(hunt: Hunt, beyond: tuple[str, ...]) -> str:
+    if beyond:
+        return f"{beyond[0]!r} is beyond noise, and what the dump holds cannot show where that comes from"
+    if not hunt.evidence.precision.fitted:
+        return (
+            f"the precision of the run is not certain ({hunt.evidence.precision.precision.name} at the finest); give --precision"
+        )
+    return "nothing is beyond noise, but some regions could not be judged"
+
+
+def _whole(hunt: Hunt, culprit: Culprit) -> bool:
+    inputs = hunt.case.model.graph.inputs
+    return (
+        len(culprit.region.nodes) > 1
+        and culprit.region.output in hunt.case.model.graph.outputs
+        and all(b in inputs for b in culprit.region.boundary)
+    )
+
+
+def _worst(hunt: Hunt) -> str:
+    """Largest relative error of the outputs, or of the deepest tensors where the dump holds no output."""
+    compared = hunt.findings.compared
+    names = [o for o in hunt.case.model.graph.outputs if o in compared] or [
+        t for t in hunt.evidence.observed.deepest if t in compared
+    ]
+    errors = [f.rel_l2 for n in names if (f := compared[n].figures) is not None and f.rel_l2 is not None]
+    return percent(max(errors)) if errors else "unknown"
+
+
+def advice(hunt: Hunt, name: Verdict, culprits: tuple[Culprit, ...]) -> tuple[str, ...]:
+    """What would help most, best first."""
+    if name is Verdict.INPUT_MISMATCH:
+        return ("Give the inputs that the target ran on with --inputs, or run the target again (preprocessing, layout, sample).",)
+    steps: list[str] = []
+    for culprit in culprits[:1]:
+        inner = [o for n in culprit.region.nodes[:-1] for o in n.outputs if o and o != culprit.region.output]
+        if inner:
+            steps.append(f"Dump {inner[len(inner) // 2]!r} too: it splits the region of {len(culprit.region.nodes)} nodes.")
+        if culprit.kind is Kind.PRECISION_LOSS:
+            steps.append("Keep this region in a higher precision, or change its range (a mask of -10000 in one int8 scale).")
+        if not hunt.case.options.scan:
+            steps.append("Run again with --scan to list all culprits.")
+    if not hunt.evidence.precision.fitted:
+        steps.append("Give --precision: the dump alone does not tell the precision of the run.")
+    if name in (Verdict.UNDECIDED, Verdict.ACCUMULATION) and (beyond := hunt.beyond()):
+        graph, placed = hunt.case.model.graph, hunt.evidence.matched.placed
+        missing = [t for t in graph.tensors if t not in placed and graph.order[t] < graph.order[beyond[0]]]
+        if missing:
+            steps.append(f"Dump {missing[len(missing) // 2]!r}: of the tensors that are not in the dump it halves the way.")
+    if name is Verdict.DUMP_SUSPECT:
+        steps.append("Dump this tensor again, or leave its entry out with a map file (--map).")
+    if hunt.evidence.matched.dropped:
+        steps.append("Name the entries that fit nothing with --map, if they should be compared.")
+    return tuple(steps)
