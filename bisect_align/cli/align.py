@@ -25,8 +25,11 @@ def align(
     inputs: Path | None = None,
     out: Annotated[Path, Parameter(name=("--out", "-o"))] = OUT,
     map: Path | None = None,
+    convention: str = "auto",
+    sample: int = 0,
     golden_dump: Path | None = None,
     quantized_model: Path | None = None,
+    quant_params: Path | None = None,
     precision: Precision = "auto",
     policy: Policy = "calibrated",
     threshold: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
@@ -50,21 +53,28 @@ def align(
     target_dump
         What the target computed: a folder of tensors, or one .npz, .safetensors or manifest .json.
     inputs
-        The inputs of that run: .npz, a folder of .npy, or test_data_set_0. Default: those in the dump, else beside the model.
+        The inputs of that run: .npz, a folder of .npy, or test_data_set_0. Default: those in the dump, else inputs.npz or
+        test_data_set_0 beside the model.
     out
         Folder for result.json and tensors.csv.
     map
         TOML or JSON file that says which entry of the dump is which tensor.
+    convention
+        Whose rules to read the dump by: a name (see the command conventions), a .toml file of your own, or auto.
+    sample
+        Which sample of a dump of several is read, counted from 0.
     golden_dump
         Golden values from elsewhere, instead of ONNX Runtime's.
     quantized_model
         The QDQ or QOperator twin that the target ran; regions are judged against it.
+    quant_params
+        JSON file of scales for integer entries: zero_point (subtracted, ONNX) or offset (added, AIMET and QNN).
     precision
         Number format of the target; inferred unless given.
     policy
         How much error is too much: what the precision explains (calibrated), or fixed thresholds (classic).
     threshold
-        A limit of your own, such as cosine=0.99; may be given several times.
+        A limit of your own on any metric of tensors.csv, such as cosine=0.99 or max_abs=1e-3; may be given several times.
     scan
         Judge every region and list all culprits, instead of stopping at the first proof.
     memory
@@ -86,8 +96,11 @@ def align(
         inputs=inputs,
         out=out,
         map=map,
+        convention=convention,
+        sample=sample,
         golden_dump=golden_dump,
         quantized_model=quantized_model,
+        quant_params=quant_params,
         precision=precision,
         policy=policy,
         thresholds=thresholds(threshold, AT_LEAST | AT_MOST),

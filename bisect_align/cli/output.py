@@ -13,7 +13,7 @@ from bisect_align.result.files import RESULT, TABLE, to_json
 from bisect_align.result.result import Result, Verdict
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
 _WIDEST = 100  # longer lines are hard to read; without a terminal the report has 80 columns
 
@@ -30,13 +30,18 @@ def print_result(result: Result, out: Path, *, json: bool, quiet: bool) -> None:
         return
     from bisect_align.report.terminal import report, verdict_line
 
-    console = _console()
-    with console.capture() as text:
-        console.print(verdict_line(result) if quiet else report(result))
-    for line in text.get().splitlines():
-        say(line.rstrip())  # rich fills each line of a table to its width
+    show(verdict_line(result) if quiet else report(result))
     if not quiet:
         say(f"\nAll figures: {visible(str(out / RESULT))} and {TABLE}")
+
+
+def show(what: RenderableType) -> None:
+    """Print what rich can lay out."""
+    console = _console()
+    with console.capture() as text:
+        console.print(what)
+    for line in text.get().splitlines():
+        say(line.rstrip())  # rich fills each line of a table to its width
 
 
 def _console() -> Console:

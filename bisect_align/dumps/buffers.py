@@ -92,6 +92,25 @@ def _narrow(data: Bytes, dtype: np.dtype[Any]) -> Array:
     return wide.astype(dtype)
 
 
+def packed_size(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
+    """Bytes of this many integers of four or two bits, packed without gaps."""
+    return -(-math.prod(shape) * _bits(dtype) // 8)
+
+
+def unpacked(data: Bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    """Packed integers of four or two bits as an array; the first one is in the low bits of the first byte, as ONNX packs them."""
+    bits, count = _bits(dtype), math.prod(shape)
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    codes = ((data[:, None] >> shifts) & np.uint8((1 << bits) - 1)).reshape(-1)[:count].astype(np.int8)
+    if NARROW[dtype.name][0] < 0:
+        codes = np.where(codes >= 1 << (bits - 1), codes - np.int8(1 << bits), codes)
+    return codes.astype(dtype).reshape(shape)
+
+
+def _bits(dtype: np.dtype[Any]) -> int:
+    return 4 if dtype.name.endswith("4") else 2
+
+
 def checked_shape(value: object) -> tuple[int, ...]:
     """`value` as a shape. Raises DumpError where it is none, or larger than any file could be."""
     if not isinstance(value, list | tuple) or len(value) > 64:

@@ -7,79 +7,87 @@ unique name.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeAlias
 
-from bisect_align.dumps import buffers, manifest, names, npy, npz, pb, polygraphy, raw, roles, safetensors, text
+from bisect_align.dumps import names, recognise, roles
+from bisect_align.dumps.convention import GENERIC, Convention
 from bisect_align.dumps.entry import Catalogue, Entry, Problem, Role
-from bisect_align.dumps.piece import Fault, Listing, Piece
+from bisect_align.dumps.piece import Fault, Piece
+from bisect_align.dumps.reading import Files, Found, Places
+from bisect_align.dumps.recognise import Folder, Recognised
+from bisect_align.dumps.telling import Teller, Told
 from bisect_align.errors import DumpError
 
-Places: TypeAlias = Mapping[Path, PurePosixPath]
-
-RAW = frozenset({".bin", ".raw", ".dat", ".data"})
-SIDECARS = frozenset({names.MAP_FILE, "error_analysis.txt"})
-GRAPHS = frozenset({".param", ".xml", ".onnx"})
-"""Model files; a raw file named like one ("m.param", "m.bin") or after one ("m.onnx.data") holds its weights."""
-HINT = "a dump is a folder, or one .npz, .safetensors, .npy, .pb or manifest .json file"
+HINT = "a dump is a folder, or one .npz, .safetensors, .npy, .pb, .pt or manifest .json file"
 
 
-def _loose(reader: Callable[[Path], Piece | None]) -> Callable[[Path], Listing | None]:
-    def listing(path: Path) -> Listing | None:
-        piece = reader(path)
-        return None if piece is None else Listing((piece,))
+def catalogue(path: Path, convention: Convention | None = None, sample: int = 0) -> Catalogue:
+    """List a dump: a folder, or a single file of any known format. Raises DumpError where nothing can be read.
 
-    return listing
-
-
-READERS: dict[str, Callable[[Path], Listing | None]] = {
-    ".npy": _loose(npy.piece),
-    ".npz": npz.listing,
-    ".pb": _loose(pb.piece),
-    ".safetensors": safetensors.listing,
-    ".txt": _loose(text.piece),
-    **dict.fromkeys(RAW, _loose(raw.piece)),
-}
-
-
-@dataclass(slots=True)
-class _Found:
-    pieces: list[Piece] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
-    ignored: list[PurePosixPath] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def add(self, listing: Listing) -> None:
-        self.pieces += listing.pieces
-        self.faults += listing.faults
-        self.notes += listing.notes
-
-
-def catalogue(path: Path) -> Catalogue:
-    """List a dump: a folder, or a single file of any known format. Raises DumpError where nothing can be read."""
+    convention: whose rules to read it by; None: the one whose marks it bears, said in the notes. sample: which one is read of a
+    dump of several, counted from 0.
+    """
     try:
         mode = path.stat().st_mode
     except OSError as error:
         raise DumpError(f"cannot be read: {(error.strerror or '').lower()}", where=str(path), hint=HINT) from error
+    if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):  # a pipe would be waited for, a device never ends
+        raise DumpError("is neither a folder nor a regular file", where=str(path), hint=HINT)
     root = path if stat.S_ISDIR(mode) else path.parent
     files, faults = _walk(path) if stat.S_ISDIR(mode) else ({path: names.relative(path, root)}, [])
-    found = _Found(faults=faults)
-    kept, notes = roles.one_run(list(files.values()))
-    found.notes += notes
-    chosen = set(kept)
+    reader = Files()
+    choice = Recognised(convention) if convention is not None else recognise.recognise(_folder(files, reader))
+    notes = [_said(choice, given=convention is not None)]
+    teller = Teller(choice.convention, files)
+    kept = teller.newest(list(files.values()))
+    kept, said = roles.one_run(kept, sample, teller.samples)
+    chosen = {place for place in kept if not teller.skipped(place)}
+    skipped = [place for place in kept if place not in chosen]
     files = {file: place for file, place in files.items() if place in chosen}
-    _read(files, found)
-    entries = _entries(files, root, found)
+    found = reader.read(files, teller.sidecars, teller.formats())
+    found.faults[:0] = faults
+    found.ignored += skipped
+    found.notes[:0] = [*notes, *said, *teller.notes]
+    entries = _entries(files, root, found, teller)
     problems = tuple(_problem(fault, root) for fault in found.faults)
     if not entries:
-        raise _nothing(path, files, problems)
-    return Catalogue(path, tuple(entries), problems, _summary(found.ignored), tuple(found.notes))
+        raise _nothing(path, files, problems, choice.convention)
+    told = choice.convention
+    return Catalogue(
+        path,
+        tuple(entries),
+        problems,
+        _summary(found.ignored),
+        tuple(note for note in found.notes if note),
+        told.name,
+        told.rewrites,
+        told.layout.order if told.layout else "unknown",
+        told.fused.named if told.fused else "unknown",
+    )
+
+
+def _folder(files: Places, reader: Files) -> Folder:
+    containers, formats = reader.containers(files)
+    return Folder(list(files.values()), containers, formats)
+
+
+def _said(choice: Recognised, *, given: bool) -> str:
+    """One sentence on the convention; "" where the dump bears no marks and none was given: nothing is read in a special way."""
+    if choice.rivals:
+        rivals = ", ".join(choice.rivals)
+        return f"the dump looks like one of {rivals} alike and is read as generic; name one with --convention"
+    if given:
+        return f"read by the convention {choice.convention.name} ({choice.convention.title}), as asked"
+    return (
+        f"read by the convention {choice.convention.name} ({choice.convention.title}): {choice.evidence}"
+        if choice.evidence
+        else ""
+    )
 
 
 def by_key(found: Catalogue) -> dict[str, Entry]:
@@ -89,13 +97,14 @@ def by_key(found: Catalogue) -> dict[str, Entry]:
     return {**unique, **{entry.key: entry for entry in found.entries}}
 
 
-def _nothing(path: Path, files: Places, problems: tuple[Problem, ...]) -> DumpError:
+def _nothing(path: Path, files: Places, problems: tuple[Problem, ...], convention: Convention) -> DumpError:
+    hint = HINT if convention.name == GENERIC else f"{convention.title}: {convention.make.text}"
     if problems:
         first = problems[0]
         more = f" (and {len(problems) - 1} more files)" if len(problems) > 1 else ""
-        return DumpError(f"nothing in it can be read: {first.source.name} {first.reason}{more}", where=str(path), hint=HINT)
+        return DumpError(f"nothing in it can be read: {first.source.name} {first.reason}{more}", where=str(path), hint=hint)
     what = "holds no tensors that can be read" if files else "is empty"
-    return DumpError(what, where=str(path), hint=HINT)
+    return DumpError(what, where=str(path), hint=hint)
 
 
 def _walk(root: Path) -> tuple[dict[Path, PurePosixPath], list[Fault]]:
@@ -118,77 +127,25 @@ def _walk(root: Path) -> tuple[dict[Path, PurePosixPath], list[Fault]]:
     return dict(sorted(found.items(), key=lambda item: item[1].parts)), faults
 
 
-def _read(files: Places, found: _Found) -> None:
-    claimed: set[Path] = set()
-    for path in files:
-        if path.suffix.lower() == ".json":
-            _read_json(path, files, found, claimed)
-    graphs = {path.with_suffix("") for path in files if path.suffix.lower() in GRAPHS}
-    for path, place in files.items():
-        ending = path.suffix.lower()
-        if path in claimed or ending == ".json":
-            continue
-        weights = ending in RAW and (path.with_suffix("") in graphs or path.with_suffix("") in files)
-        if place.name in SIDECARS or weights:
-            found.ignored.append(place)
-            continue
-        try:
-            listing = READERS.get(ending, _sniffed)(path)
-        except DumpError as error:
-            found.faults.append(Fault(path, error.what))
-            continue
-        if listing is None:
-            found.ignored.append(place)
-        else:
-            found.add(listing)
-
-
-def _sniffed(path: Path) -> Listing | None:
-    """Files without a known ending: .npy and .npz by their first bytes, else none."""
-    start = buffers.head(path, len(npy.MAGIC))
-    if start.startswith(npy.MAGIC):
-        return Listing((npy.piece(path),))
-    return npz.listing(path) if start.startswith(npz.MAGIC) and path.suffix == "" else None
-
-
-def _read_json(path: Path, files: Places, found: _Found, claimed: set[Path]) -> None:
-    document: Any = None
-    try:
-        document = json.loads(path.read_bytes())
-    except OSError as error:
-        found.faults.append(Fault(path, f"cannot be read: {(error.strerror or '').lower()}"))
-        return
-    except (ValueError, RecursionError):
-        if path.name == "manifest.json":
-            found.faults.append(Fault(path, "is no JSON"))
-            return
-    try:
-        tensors = manifest.items(document)
-        if tensors is not None:
-            listing = manifest.listing(path, tensors)
-            claimed |= {piece.source for piece in listing.pieces} | {fault.source for fault in listing.faults}
-            found.add(listing)
-        elif polygraphy.is_run(document):
-            found.add(polygraphy.listing(path, document))
-        else:
-            found.ignored.append(files[path])
-    except DumpError as error:
-        found.faults.append(Fault(path, error.what))
-
-
-def _entries(files: Places, root: Path, found: _Found) -> list[Entry]:
-    seen = [roles.Seen(names.relative(piece.source, root), piece.format, piece.member, piece.reference) for piece in found.pieces]
+def _entries(files: Places, root: Path, found: Found, teller: Teller) -> list[Entry]:
+    places = [names.relative(piece.source, root) for piece in found.pieces]
+    seen = [
+        roles.Seen(place, piece.format, piece.member, piece.reference) for piece, place in zip(found.pieces, places, strict=True)
+    ]
     dropped, notes = roles.twins(seen)
     found.notes += notes
+    spoken = [teller.tell(piece, place) for piece, place in zip(found.pieces, places, strict=True)]
+    dropped |= _codes(spoken, places, dropped, found)
     kept = [position for position in range(len(seen)) if position not in dropped]
-    pieces, seen = [found.pieces[position] for position in kept], [seen[position] for position in kept]
+    pieces, seen, told = [spoken[p][0] for p in kept], [seen[p] for p in kept], [spoken[p][1] for p in kept]
     given, notes = roles.roles(seen)
     found.notes += notes
-    naming = _Naming.of(files, pieces, seen, given)
+    given = [one.role or role for one, role in zip(told, given, strict=True)]
+    naming = _Naming.of(pieces, seen, given)
     single = len({piece.source for piece in pieces}) == 1 and all(piece.member is not None for piece in pieces)
     entries: list[Entry] = []
     taken: set[str] = set()
-    for position, (piece, item, role) in enumerate(zip(pieces, seen, given, strict=True)):
+    for position, (piece, item, role, one) in enumerate(zip(pieces, seen, given, told, strict=True)):
         key = naming.key(piece, item, single)
         if key in taken:
             key = f"{key}::{piece.name or position}"
@@ -196,9 +153,10 @@ def _entries(files: Places, root: Path, found: _Found) -> list[Entry]:
             found.faults.append(Fault(piece.source, "stands twice in the dump", piece.name))
             continue
         taken.add(key)
+        orders = (one.order, piece.order, naming.order.get(position))
         entry = Entry(
             key=key,
-            names=naming.names(position, piece, item),
+            names=tuple(dict.fromkeys((*one.names, *naming.names(piece, item)))),
             source=piece.source,
             format=piece.format,
             nbytes=piece.nbytes,
@@ -206,24 +164,36 @@ def _entries(files: Places, root: Path, found: _Found) -> list[Entry]:
             shape=piece.shape,
             role=role,
             quant=piece.quant,
-            order=piece.order if piece.order is not None else naming.order.get(position),
+            order=next((order for order in orders if order is not None), None),
+            decoration=one.decoration,
+            whole=one.whole,
+            view=one.view,
+            step=piece.step,
             reader=piece.reader,
         )
         entries.append(entry)
     return entries
 
 
+def _codes(told: Sequence[tuple[Piece, Told]], places: Sequence[PurePosixPath], dropped: set[int], found: Found) -> set[int]:
+    """Positions of integer codes without a scale, of which the dump holds the real values as well."""
+    real = {(one.names[:1], places[p].parent) for p, (_, one) in enumerate(told) if not one.codes and p not in dropped}
+    codes = {p for p, (_, one) in enumerate(told) if one.codes and one.names and (one.names[:1], places[p].parent) in real}
+    if codes - dropped:
+        found.notes.append(f"{len(codes - dropped)} files of integer codes were left out: their real values are there")
+    return codes
+
+
 @dataclass(frozen=True, slots=True)
 class _Naming:
-    """What names depend on beyond the file itself: the folder that all target files share, equal stems, counters, a map file."""
+    """What names depend on beyond the file itself: the folder that all target files share, equal stems, counters."""
 
     base: PurePosixPath
     stems: Counter[str]
     order: dict[int, int]
-    layers: dict[int, str]
 
     @classmethod
-    def of(cls, files: Places, pieces: list[Piece], seen: list[roles.Seen], given: list[Role]) -> _Naming:
+    def of(cls, pieces: list[Piece], seen: list[roles.Seen], given: list[Role]) -> _Naming:
         own = [p for p, item in enumerate(seen) if given[p] is Role.TARGET and item.member is None]
         stems = Counter(names.stem(seen[p].place) for p in own)
         order: dict[int, int] = {}
@@ -233,24 +203,17 @@ class _Naming:
         for group in folders.values():
             numbers = names.counters([names.stem(seen[p].place) for p in group])
             order |= {p: numbers[text] for p in group if (text := names.stem(seen[p].place)) in numbers}
-        layers: dict[int, str] = {}
-        for path, place in files.items():
-            if place.name == names.MAP_FILE:
-                table = names.mapped(path.read_text(errors="replace"))
-                for p, item in enumerate(seen):
-                    if item.member is None and item.place.is_relative_to(place.parent) and names.stem(item.place) in table:
-                        layers[p], order[p] = table[names.stem(item.place)]
-        return cls(names.shared_folder([seen[p].place for p in own]), stems, order, layers)
+        return cls(names.shared_folder([seen[p].place for p in own]), stems, order)
 
     def key(self, piece: Piece, item: roles.Seen, single: bool) -> str:
         if piece.member is None:
             return str(item.place)
         return names.printable(piece.member if single else f"{item.place}::{piece.member}")
 
-    def names(self, position: int, piece: Piece, item: roles.Seen) -> tuple[str, ...]:
+    def names(self, piece: Piece, item: roles.Seen) -> tuple[str, ...]:
         if piece.member is not None:
             return (names.printable(piece.name or piece.member),)
-        inside = [names.printable(name) for name in (piece.name, self.layers.get(position)) if name]
+        inside = [names.printable(piece.name)] if piece.name else []
         return tuple(dict.fromkeys((*inside, *names.file_names(item.place, self.base, self.stems))))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -41,9 +42,25 @@ class Quant:
 
 
 @dataclass(frozen=True, slots=True)
+class Rewrite:
+    """One step of what a toolchain does to a name: every match of `pattern` becomes `by`."""
+
+    pattern: str
+    by: str
+
+    def apply(self, name: str) -> str:
+        return re.sub(self.pattern, self.by, name)
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """key: unique in its catalogue and stable from run to run. names: what it may be called, best first (a name inside the
     payload, the file's stem, its path in the folder without the ending). dtype, shape: from the header; None when headerless.
+
+    decoration: what the toolchain's convention took off the key to get names[0] (""; else names[0] is a weaker claim than a name
+    that stands there whole). whole: what stands behind a tensor's name is no decoration, so no part of the key is a claim.
+    view: which side of a quantise/dequantise pair the value is from, where the convention tells ("before", "consumers", "codes").
+    step: of a text whose numbers all have the same decimals, the last of them (1e-6 for "%.6f"); 0 where nothing is known.
     """
 
     key: str
@@ -56,6 +73,10 @@ class Entry:
     role: Role = Role.TARGET
     quant: Quant | None = None
     order: int | None = None
+    decoration: str = ""
+    whole: bool = False
+    view: str = ""
+    step: float = 0.0
     reader: Callable[[Expect | None], Array] = field(repr=False, compare=False, kw_only=True)
 
     def load(self, expect: Expect | None = None) -> Array:
@@ -74,10 +95,18 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """All that a dump holds; `ignored` counts files that are no tensors (logs, graphs, sidecars) by their ending."""
+    """All that a dump holds; `ignored` counts files that are no tensors (logs, graphs, sidecars) by their ending.
+
+    convention: the toolchain's rules it was read by, with `rewrites` (what they do to a model's names, in this order), the
+    `layout` of its values and which member of a `fused` group gives the name; the last two are hints, never proofs.
+    """
 
     root: Path
     entries: tuple[Entry, ...]
     problems: tuple[Problem, ...] = ()
     ignored: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    convention: str = "generic"
+    rewrites: tuple[Rewrite, ...] = ()
+    layout: str = "unknown"
+    fused: str = "unknown"

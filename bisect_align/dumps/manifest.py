@@ -13,7 +13,7 @@ import numpy as np
 
 from bisect_align.dumps import buffers, dtypes, npy, raw
 from bisect_align.dumps.entry import Quant
-from bisect_align.dumps.piece import Fault, Listing, Piece
+from bisect_align.dumps.piece import Fault, Listing, Piece, reinterpreted
 from bisect_align.errors import DumpError
 
 Items: TypeAlias = list[Any]
@@ -63,6 +63,8 @@ def _piece(source: Path, name: str | None, fields: dict[str, Any], position: int
     order = index if type(index) is int else position
     if source.suffix == ".npy":
         found = npy.piece(source)
+        if isinstance(fields.get("dtype"), str):
+            found = reinterpreted(found, dtypes.named(fields["dtype"]))
     elif fields.get("dtype") is None and fields.get("shape") is None:
         found = raw.piece(source)
     else:

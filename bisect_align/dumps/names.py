@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 
-ENDINGS = (".npy", ".npz", ".bin", ".raw", ".dat", ".data", ".pb", ".txt", ".safetensors", ".json")
-TIMED = re.compile(r"(?P<input>input_)?(?P<node>.+\.\d+)\.(?P<time>\d{16})")
-"""<node>.<output index>.<time in microseconds>: a counter that differs from run to run (Ascend tools)."""
-MAP_FILE = "map_name_to_file.txt"
+ENDINGS = (
+    *(".npy", ".npz", ".bin", ".raw", ".dat", ".data", ".pb", ".txt", ".safetensors", ".json"),
+    *(".tensorproto", ".ieb", ".tensor", ".pt", ".pth"),
+)
 
 
 def printable(text: str) -> str:
@@ -48,38 +48,26 @@ def shared_folder(places: Sequence[PurePosixPath]) -> PurePosixPath:
 
 
 def file_names(place: PurePosixPath, base: PurePosixPath, stems: Counter[str]) -> tuple[str, ...]:
-    """Best first: the stem (without a time stamp), the place below `base`, the whole place.
+    """Best first: the stem, the place below `base`, the whole place.
 
     Where several files share the stem, the place below `base` is the better name and comes first.
     """
     plain = stem(place)
-    timed = TIMED.fullmatch(plain)
     below = path_name(place.relative_to(base)) if place.is_relative_to(base) else plain
-    found = (timed["node"], plain) if timed and not timed["input"] else (plain,)
-    names = (below, *found) if stems[plain] > 1 else (*found, below)
+    names = (below, plain) if stems[plain] > 1 else (plain, below)
     return tuple(dict.fromkeys((*names, path_name(place))))
 
 
 def counters(stems: Sequence[str]) -> dict[str, int]:
     """The running numbers of the files of one folder: stem -> number, empty where the names do not count.
 
-    In the order of trust: a time stamp, a whole number ("17"), a leading one ("003_relu"), a trailing one behind one and the same
+    In the order of trust: a whole number ("17"), a leading one ("003_relu"), a trailing one behind one and the same
     word ("tensor_003"). One file in ten may fall out of step ("in0" among numbers).
     """
-    for pattern in (r".+\.\d+\.(?P<n>\d{16})", r"(?P<n>\d+)", r"(?P<n>\d+)[_.-].+", r"(?P<word>.*\D)(?P<n>\d+)"):
+    for pattern in (r"(?P<n>\d+)", r"(?P<n>\d+)[_.-].+", r"(?P<word>.*\D)(?P<n>\d+)"):
         hits = [hit for text in stems if (hit := re.fullmatch(pattern, text))]
         numbers = {hit.string: int(hit["n"]) for hit in hits}
         words = {hit.groupdict().get("word", "") for hit in hits}
         if len(hits) >= max(2, 0.9 * len(stems)) and len(words) == 1 and len(set(numbers.values())) == len(hits):
             return numbers
     return {}
-
-
-def mapped(text: str) -> dict[str, tuple[str, int]]:
-    """A map file of two columns (layer name, file name): stem of the file -> (layer name, line)."""
-    found: dict[str, tuple[str, int]] = {}
-    for line, row in enumerate(text.splitlines()):
-        columns = row.rsplit(maxsplit=1)
-        if len(columns) == 2 and columns[1].endswith((".txt", ".npy")):
-            found.setdefault(stem(PurePosixPath(columns[1])), (columns[0].strip(), line))
-    return found

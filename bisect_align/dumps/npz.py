@@ -123,18 +123,28 @@ def _blocks(handle: BinaryIO, member: zipfile.ZipInfo, step: int = CHUNK) -> Ite
 
 
 def _load(path: Path, member: zipfile.ZipInfo, expect: Expect | None) -> Array:
+    data = member_bytes(path, member)
+    where = f"{path}::{member.filename}"
+    try:
+        found = npy.header(data[: npy.HEAD].tobytes(), data.size)
+        return npy.values(data[found.offset : found.offset + found.nbytes], found)
+    except DumpError as error:
+        raise DumpError(error.what, where=error.where or where, hint=error.hint) from error
+
+
+def member_bytes(path: Path, member: zipfile.ZipInfo) -> buffers.Bytes:
+    """The bytes of a member of any zip, mapped or inflated, their checksum tested. Raises DumpError."""
     where = f"{path}::{member.filename}"
     try:
         _check(path, member)
         data = _mapped(path, member) if member.compress_type == zipfile.ZIP_STORED else _inflated(path, member)
         if zlib.crc32(data.data) != member.CRC:
             raise DumpError("is damaged (its checksum differs)")
-        found = npy.header(data[: npy.HEAD].tobytes(), data.size)
-        return npy.values(data[found.offset : found.offset + found.nbytes], found)
     except OSError as error:
         raise DumpError(f"cannot be read: {error.strerror}", where=where) from error
     except DumpError as error:
         raise DumpError(error.what, where=error.where or where, hint=error.hint) from error
+    return data
 
 
 def _mapped(path: Path, member: zipfile.ZipInfo) -> buffers.Bytes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ class Piece:
     order: int | None = None
     quant: Quant | None = None
     reference: bool = False
+    step: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +49,17 @@ class Listing:
     pieces: tuple[Piece, ...] = ()
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+def reinterpreted(found: Piece, dtype: np.dtype[Any]) -> Piece:
+    """The piece with its stored bytes read as another type of the same size (bfloat16 kept as uint16, float8 as uint8); unchanged
+    where the types are equal or differ in size, or where the stored one is no integer."""
+    stored = found.dtype
+    if stored is None or stored == dtype or stored.kind not in "iu" or stored.itemsize != dtype.itemsize or dtype.kind in "biu":
+        return found
+    return replace(found, dtype=dtype, reader=partial(_viewed, found.reader, dtype))
+
+
+def _viewed(reader: Callable[[Expect | None], Array], dtype: np.dtype[Any], expect: Expect | None) -> Array:
+    values = reader(expect)
+    return values.view(dtype) if values.ndim else values.reshape(1).view(dtype).reshape(())

@@ -7,21 +7,23 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import TypeAlias
 
 from bisect_align.dumps.entry import Role
-from bisect_align.dumps.names import TIMED, stem
+from bisect_align.dumps.names import stem
+from bisect_align.errors import DumpError
 
-REFERENCES = frozenset({"golden", "reference", "references", "ref", "expected", "desired", "framework_runner"})
-DEVICES = ("runtime", "npu", "device", "target")
-"""Folders of a board's own values: with one of them beside it, the vendor's simulator is a reference too."""
-SIMULATORS = frozenset({"simulator", "onnx"})
+_Find: TypeAlias = Callable[[PurePosixPath], Iterable[tuple[tuple[str, ...], str]]]
+"""(what the sample or run belongs to, its name) for each of a place's folders that is one."""
+
+REFERENCES = frozenset({"golden", "reference", "references", "ref", "expected", "desired"})
 SAMPLE = re.compile(r"(?P<word>result|sample|test_data_set)_?(?P<k>\d{1,6})", re.IGNORECASE)
 NUMBER = re.compile(r"(?P<word>)(?P<k>\d{1,6})")
 RUN = re.compile(r"\d{14}|\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d")
 LISTS = frozenset({"inputs", "outputs", "input", "output"})
 EXPECTED = ("_desired", "_expected", "_golden")
 ACTUAL = "_actual"
-FORMATS = ("pb", "npz", "safetensors", "npy", "polygraphy", "raw", "text")
+FORMATS = ("pb", "npz", "safetensors", "pt", "npy", "ieb", "polygraphy", "raw", "text")
 """Best first: what carries a name, then a type and shape, then all digits."""
 
 
@@ -35,22 +37,34 @@ class Seen:
     reference: bool = False
 
 
-def one_run(places: Sequence[PurePosixPath]) -> tuple[list[PurePosixPath], list[str]]:
-    """Files of the newest run and of its first sample, with a note for what was left out.
+def one_run(places: Sequence[PurePosixPath], sample: int, told: _Find) -> tuple[list[PurePosixPath], list[str]]:
+    """Files of the newest run and of one sample (counted from 0), with a note for what was left out.
 
-    Runs are sibling folders named after a time; samples are sibling folders `Result_<k>`, `sample_<k>`, `test_data_set_<k>`, or
-    numbers below `outputs` and `inputs`.
+    Runs are sibling folders named after a time; samples are sibling folders `Result_<k>`, `sample_<k>`, `test_data_set_<k>`,
+    numbers below `outputs` and `inputs`, or what the convention has `told`. Raises DumpError where there is no such sample.
     """
     notes: list[str] = []
-    kept = _newest_writing(list(places), notes)
-    kept = _one_of(kept, _run_of, lambda names: max(names), "runs; the newest is read", notes)
-    kept = _one_of(kept, _sample_of, _lowest, "samples; the first is read", notes)
+    kept = _one_of(list(places), _run_of, max, "runs; the newest is read", notes)
+
+    def find(place: PurePosixPath) -> list[tuple[tuple[str, ...], str]]:
+        return list(_sample_of(place)) or list(told(place))
+
+    def choose(names: set[str]) -> str:
+        if sample >= len(names):
+            raise DumpError(f"holds {len(names)} samples, so none has the number {sample}", hint="they are counted from 0")
+        return sorted(names, key=_number)[sample]
+
+    before = len(notes)
+    which = "the first" if sample == 0 else f"number {sample}, counted from 0,"
+    kept = _one_of(kept, find, choose, f"samples; {which} is read", notes)
+    if sample and len(notes) == before:
+        raise DumpError(f"holds no samples to choose from, so none has the number {sample}")
     return kept, notes
 
 
 def _one_of(
     places: list[PurePosixPath],
-    find: Callable[[PurePosixPath], Iterable[tuple[tuple[str, ...], str]]],
+    find: _Find,
     choose: Callable[[set[str]], str],
     what: str,
     notes: list[str],
@@ -82,25 +96,8 @@ def _sample_of(place: PurePosixPath) -> Iterable[tuple[tuple[str, ...], str]]:
         yield (*place.parts[:-1], f"sample{place.suffix}"), stem(place)
 
 
-def _lowest(names: set[str]) -> str:
-    return min(names, key=lambda name: (int("".join(re.findall(r"\d+$", name)) or 0), name))
-
-
-def _newest_writing(places: list[PurePosixPath], notes: list[str]) -> list[PurePosixPath]:
-    """Of files that differ by their time stamp only, the newest: the others are left from an earlier run."""
-    newest: dict[tuple[str, str], str] = {}
-    for place in places:
-        if (found := TIMED.fullmatch(stem(place))) is not None:
-            key = (str(place.parent), (found["input"] or "") + found["node"])
-            newest[key] = max(newest.get(key, ""), found["time"])
-    kept = []
-    for place in places:
-        found = TIMED.fullmatch(stem(place))
-        if found is None or newest[str(place.parent), (found["input"] or "") + found["node"]] == found["time"]:
-            kept.append(place)
-    if len(kept) < len(places):
-        notes.append(f"{len(places) - len(kept)} files were written again later under another time stamp; the newest are read")
-    return kept
+def _number(name: str) -> tuple[int, str]:
+    return int("".join(re.findall(r"\d+$", name)) or 0), name
 
 
 def twins(seen: Sequence[Seen]) -> tuple[set[int], list[str]]:
@@ -131,7 +128,6 @@ def roles(seen: Sequence[Seen]) -> tuple[list[Role], list[str]]:
         notes.append(f"{'/'.join(folder)}/ is taken for the vendor's reference, not for the target ({why})")
     names = {(item.place, item.member if item.member is not None else stem(item.place)) for item in seen}
     loose = {(item.place.parent, stem(item.place)) for item in seen if item.member is None}
-    nodes = _timed_nodes(seen)
     lists = {item.place.parts[:depth] for item in seen for depth in range(1, len(item.place.parts))}
     desired = 0
     for position, item in enumerate(seen):
@@ -144,23 +140,11 @@ def roles(seen: Sequence[Seen]) -> tuple[list[Role], list[str]]:
             if (item.place, twin) in names or (item.member is None and (item.place.parent, twin) in loose):
                 found[position] = Role.REFERENCE
                 desired += 1
-        elif _is_node_input(item, nodes) or _is_listed_input(parts, lists):
+        elif _is_listed_input(parts, lists):
             found[position] = Role.INPUT
     if desired:
         notes.append(f"{desired} entries beside an `{ACTUAL}` twin are taken for the vendor's reference")
     return found, notes
-
-
-def _timed_nodes(seen: Sequence[Seen]) -> set[tuple[PurePosixPath, str]]:
-    """(folder, node) of the files that carry an output index and a time stamp and are no node's input."""
-    found = ((item.place.parent, TIMED.fullmatch(stem(item.place))) for item in seen if item.member is None)
-    return {(folder, timed["node"].rpartition(".")[0]) for folder, timed in found if timed and not timed["input"]}
-
-
-def _is_node_input(item: Seen, nodes: set[tuple[PurePosixPath, str]]) -> bool:
-    """`input_<node>.<i>.<time>`: an input copy, where the node's own output was dumped too (else its name may begin so)."""
-    timed = TIMED.fullmatch(stem(item.place)) if item.member is None else None
-    return bool(timed and timed["input"] and (item.place.parent, timed["node"].rpartition(".")[0]) in nodes)
 
 
 def _is_listed_input(parts: tuple[str, ...], folders: set[tuple[str, ...]]) -> bool:
@@ -172,7 +156,7 @@ def _is_listed_input(parts: tuple[str, ...], folders: set[tuple[str, ...]]) -> b
 
 
 def _reference_folders(seen: Sequence[Seen]) -> dict[tuple[str, ...], str]:
-    """Folders named like a reference beside a sibling that holds the same files, or a simulator's beside a board's."""
+    """Folders named like a reference beside a sibling that holds the same files."""
     stems: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
     for item in seen:
         parts = item.place.parts
@@ -180,16 +164,10 @@ def _reference_folders(seen: Sequence[Seen]) -> dict[tuple[str, ...], str]:
             stems[parts[:depth]].add(item.member if item.member is not None else stem(item.place))
     found: dict[tuple[str, ...], str] = {}
     for folder, held in stems.items():
-        name = folder[-1].lower()
-        if name not in REFERENCES | SIMULATORS:
+        if folder[-1].lower() not in REFERENCES:
             continue
         siblings = [other for other in stems if other[:-1] == folder[:-1] and other != folder]
-        if name in REFERENCES:
-            same = [other for other in siblings if 2 * len(stems[other] & held) >= min(len(held), len(stems[other]))]
-            if same or name == "framework_runner":
-                found[folder] = f"beside {same[0][-1]}/" if same else "by its name"
-        else:
-            board = next((other for other in siblings if other[-1].lower() in DEVICES), None)
-            if board:
-                found[folder] = f"{board[-1]}/ beside it is the device"
+        same = [other for other in siblings if 2 * len(stems[other] & held) >= min(len(held), len(stems[other]))]
+        if same:
+            found[folder] = f"beside {same[0][-1]}/"
     return found

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from bisect_align.errors import EngineError
+from bisect_align.errors import EngineError, ModelError
 from bisect_align.golden.randomness import Chance, chance_of
 from bisect_align.golden.values import Carried, carry, dtype_of, is_odd, received, to_ort, type_proto
 from bisect_align.model.dtypes import is_packed
@@ -37,6 +37,7 @@ _NOISE = (
 
 _HINTS = (
     ("is not a registered function/op", "a custom operator: the golden needs operators that ONNX Runtime knows"),
+    ("No Op registered", "the standard has no such operator: a misspelt name, a missing domain, or another opset"),
     ("Could not find an implementation", "ONNX Runtime's CPU provider has no kernel for this operator, opset or type"),
     ("Current official support", "convert the model to an older opset, or use a newer onnxruntime"),
     ("is under development", "convert the model to an older opset, or use a newer onnxruntime"),
@@ -68,7 +69,7 @@ class NodeSession:
 
     types: ONNX Runtime's spelling of the type of each tensor that is fed; every other tensor that the node reads must be a
     constant and becomes an initializer (as session inputs, MatMul, Gemm and GRU weights would not be prepacked, and lose bits).
-    Raises EngineError where ONNX Runtime refuses the node.
+    Raises EngineError where ONNX Runtime refuses the node, ModelError where one of its weights is damaged.
     """
 
     def __init__(self, graph: Graph, node: Node, types: Mapping[str, str]) -> None:
@@ -76,6 +77,8 @@ class NodeSession:
         self._weights: list[Carried] = []
         try:
             self._session, self.nbytes = self._open(graph, node, types)
+        except ModelError:  # a weight that cannot be read: not ONNX Runtime's words
+            raise
         except Exception as error:  # ONNX Runtime raises a dozen classes, protobuf its own, all of them only Exceptions
             text = plain_words(error)
             hint = next((hint for sign, hint in _HINTS if sign in text), "")

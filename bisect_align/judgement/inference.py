@@ -6,7 +6,7 @@ import statistics as stats
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bisect_align.judgement.judge import Judge
+from bisect_align.judgement.judge import Judge, sample
 from bisect_align.judgement.precision import INT8, LADDER, Precision, grid_step
 from bisect_align.model.dtypes import is_float
 
@@ -28,13 +28,6 @@ class Inferred:
     fitted: bool
 
 
-def sample(tensors: Sequence[str], size: int = SAMPLE) -> list[str]:
-    """Evenly spaced members, first and last included."""
-    if len(tensors) <= size:
-        return list(tensors)
-    return [tensors[round(i * (len(tensors) - 1) / (size - 1))] for i in range(size)]
-
-
 def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candidates: Sequence[Precision] = LADDER) -> Inferred:
     """Try each candidate, finest first. Fits: median raw score below 0.7 and few regions beyond 2.
 
@@ -46,11 +39,11 @@ def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candid
     best: tuple[float, Precision] | None = None
     for precision in candidates:
         judge = judge_at(precision)
-        telling = sample([t for t in tensors if judge.computes(t)])
+        telling = sample([t for t in tensors if judge.computes(t)], SAMPLE)
         values = [s.value for t in telling if (s := judge.raw(t)).value is not None and not s.fixed]
         scores = [v for v in values if v is not None]
         if not scores:
-            return Inferred(precision, "no region computes in floating point", False)
+            return Inferred(precision, "nothing that was compared is computed in floating point", True)
         median = stats.median(scores)
         beyond = sum(v > BEYOND for v in scores)
         tried.append(f"{precision.name}: median {median:.2g}, {beyond} of {len(scores)} beyond noise")
@@ -58,7 +51,7 @@ def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candid
             # so coarse a format explains nearly anything in a few regions, and nothing else in this dump speaks for it
             sure = precision is not INT8 or len(scores) >= ENOUGH
             return Inferred(precision, "; ".join(tried) + ("" if sure else "; too few regions to tell int8 from a fault"), sure)
-        telling = sample([t for t in tensors if judge.multiplies(t)])
+        telling = sample([t for t in tensors if judge.multiplies(t)], SAMPLE)
         if len(telling) >= MATRIX_MIN and _fits([v for t in telling if (v := judge.raw(t).value) is not None], strict=True):
             evidence = f"; the {len(telling)} matrix operators fit {precision.name}, others do not"
             return Inferred(precision, "; ".join(tried) + evidence, True)
@@ -92,6 +85,6 @@ def _fits(scores: Sequence[float], *, strict: bool = False) -> bool:
 
 def judge_fits_median(judge: Judge, tensors: Sequence[str]) -> bool:
     """Median alone: for dumps in which many regions are wrong."""
-    telling = sample([t for t in tensors if judge.computes(t)])
+    telling = sample([t for t in tensors if judge.computes(t)], SAMPLE)
     scores = [s.value for t in telling if (s := judge.raw(t)).value is not None and not s.fixed]
     return bool(scores) and stats.median([v for v in scores if v is not None]) < MEDIAN_MAX

@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bisect_align.judgement.precision import BOUNDED, TABLE_STEP, Precision, grid_step, step_of
+from bisect_align.judgement.precision import BOUNDED, TABLE_STEP, Precision, grid_step, print_step, step_of
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.graph import Graph
-from bisect_align.model.parameters import shape_parameters
+from bisect_align.model.parameters import never_fed, shape_parameters
 
 Array: TypeAlias = NDArray[Any]
 Ranges: TypeAlias = Callable[[str], tuple[float, float]]
@@ -33,6 +33,7 @@ MATRIX_INPUTS = {
 }
 FINE_INT8 = 2.0**-10  # relative jitter of a value that int8 runs keep in 32 bits
 EXACT_WEIGHTS = 0.1  # share of the weight jitter that is left once the target's own weight rounding is known
+CLIPPED = 0.1  # of its range is what calibration may cut off a tensor that nobody saw
 ON_GRID = 0.1  # of a step: a dumped int8 value is exact but for its scale
 
 
@@ -63,27 +64,38 @@ class Jitter:
         if not is_float(x.dtype) or not x.size:
             return x
         if self.precision.stepped:
-            step = grid_step(x)
-            share = ON_GRID if step is not None else 0.5
-            move = share * (step if step is not None else step_of(None, *self.ranges(name))) * draw(self.rng, x.shape)
+            if (step := grid_step(x)) is None:  # its reader quantises it
+                return self._quantised(name, x, CLIPPED if name in self.graph.inputs else 0.0)
+            move = ON_GRID * step * draw(self.rng, x.shape)
         else:
-            move = x.astype(np.float32) * (self.precision.unit * draw(self.rng, x.shape))
-        return np.asarray(x + self.amount * move).astype(x.dtype)
+            move = self._unit(x, print_step(x) / 2) * draw(self.rng, x.shape)
+        return _moved(x, self.amount * move)
 
     def hidden(self, name: str, h: Array) -> Array:
-        """A tensor inside the region, rounded as storing it would."""
-        if not is_float(h.dtype) or not h.size:
+        """A tensor inside the region, rounded as storing it would; what steers shapes is left alone."""
+        if not is_float(h.dtype) or not h.size or name in never_fed(self.graph):
             return h
         if self.precision.stepped:
-            move = 0.5 * step_of(None, *self.ranges(name)) * draw(self.rng, h.shape)
-        else:
-            u = self.precision.unit
-            size = u * np.abs(h.astype(np.float32))
-            producer = self.graph.producer.get(name)
-            if producer is not None and self.graph.nodes[producer].op in BOUNDED:
-                size = np.maximum(size, 0.5 * max(u, TABLE_STEP))
-            move = size * draw(self.rng, h.shape)
-        return np.asarray(h + self.amount * move).astype(h.dtype)
+            return self._quantised(name, h, CLIPPED)
+        size = self._unit(h)
+        producer = self.graph.producer.get(name)
+        if producer is not None and self.graph.nodes[producer].op in BOUNDED:
+            size = np.maximum(size, 0.5 * max(self.precision.unit, TABLE_STEP))
+        return _moved(h, self.amount * size * draw(self.rng, h.shape))
+
+    def _unit(self, x: Array, step: float = 0.0) -> Array:
+        """Half a unit in the last place of x; what a float format or a printed step loses near zero turns no sign."""
+        size = np.abs(x.astype(np.float32))
+        return np.asarray(self.precision.unit * size + np.minimum(self.precision.subnormal + step, size / 2))
+
+    def _quantised(self, name: str, x: Array, clipped: float) -> Array:
+        """Moved by half a step, and clipped to what calibration may have left of its range. Zero stays zero and no sign
+        turns, as in any quantiser (the square root of what was positive must not become NaN)."""
+        lowest, highest = self.ranges(name)
+        moved = x + self.amount * 0.5 * step_of(None, lowest, highest) * draw(self.rng, x.shape)
+        left = 1 - clipped * self.rng.random()
+        moved = np.clip(moved, left * min(lowest, 0.0), left * max(highest, 0.0)) if clipped else moved
+        return np.where(np.isnan(x), x, np.where(np.sign(moved) == np.sign(x), moved, 0)).astype(x.dtype)
 
     def weight(self, name: str, w: Array, matrix: bool) -> Array:
         """A constant as the target may have rounded it."""
@@ -94,7 +106,16 @@ class Jitter:
             move = float(np.abs(w).max(initial=0.0)) / 254 * draw(self.rng, w.shape)
         else:
             move, scale = w * (FINE_INT8 * draw(self.rng, w.shape)), self.amount
-        return np.asarray(w + scale * move).astype(w.dtype)
+        return _moved(w, scale * move)
+
+
+def _moved(x: Array, move: Array) -> Array:
+    """x + move in x's type; what is not finite (a mask of minus infinity) stays as it is."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        moved = np.asarray(x + move)
+    if not np.isfinite(moved).all():
+        moved = np.where(np.isfinite(x), x + np.where(np.isfinite(move), move, 0), x)
+    return moved.astype(x.dtype, copy=False)
 
 
 # Constants that are exact in every format and must stay so: a squared negative number is NaN under an exponent of 2.0001.
@@ -104,8 +125,11 @@ EXPONENTS = {"Pow": (1,)}
 def weights_of(graph: Graph, nodes: tuple[int, ...]) -> dict[str, bool]:
     """Float constants that the nodes compute with (not those that steer shapes) -> whether they are weight matrices."""
     found: dict[str, bool] = {}
+    steering = never_fed(graph)
     for index in nodes:
         node = graph.nodes[index]
+        if steering.intersection(node.makes):  # what a shape is computed with is as exact as the shape
+            continue
         skip = shape_parameters(node)
         for position, name in enumerate(node.inputs):
             if name in graph.constants and name not in skip and position not in EXPONENTS.get(node.op, ()):

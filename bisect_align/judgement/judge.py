@@ -7,9 +7,9 @@ figures as judging all.
 
 from __future__ import annotations
 
-import statistics as stats
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -27,7 +27,7 @@ Array: TypeAlias = NDArray[Any]
 CONVICT = 2.0  # threshold tau
 SUSPECT = 1.25
 APPEAL_FROM, APPEAL_TO, APPEAL_REPLAYS = 0.6 * CONVICT, 40.0, 32
-PEERS_MIN, PEER_SCORE_MIN = 3, 0.02
+PEERS_MIN, PEERS_MAX, PEER_SCORE_MIN = 3, 64, 0.02
 NORMAL = 0.4  # median score of a class that needs no softening
 CAP, CAP_CONV = 3.0, 8.0  # a larger cap would swallow faults that hit every operator of a class
 LONE_CONV3 = 3.0  # a 3x3 Conv with few peers: Winograd cannot be excluded
@@ -74,6 +74,13 @@ def class_of(graph: Graph, index: int) -> tuple[str, ...] | None:
     return (node.op,)
 
 
+def sample(names: Sequence[str], size: int) -> list[str]:
+    """Evenly spaced members, first and last included: the same whichever of them is asked about."""
+    if len(names) <= size:
+        return list(names)
+    return [names[round(i * (len(names) - 1) / (size - 1))] for i in range(size)]
+
+
 class Judge:
     """Judges observed regions at one precision. `observed` yields the target's values; nothing is kept but scores."""
 
@@ -81,7 +88,8 @@ class Judge:
         self.bench, self.observed, self.tensors, self.precision = bench, observed, tensors, precision
         self._raw: dict[tuple[str, int], Score] = {}
         self._regions: dict[str, Region] = {}
-        self._members: dict[tuple[str, ...], list[str]] | None = None
+        self._members: Mapping[tuple[str, ...], list[str]] | None = None
+        self._told: dict[tuple[str, ...], list[float]] = {}
 
     def region(self, tensor: str) -> Region:
         if tensor not in self._regions:
@@ -124,22 +132,41 @@ class Judge:
     def factor(self, tensor: str) -> float:
         """clamp(largest median of the peers of any of its classes / 0.4, 1, cap)."""
         if self._members is None:
-            self._members = defaultdict(list)
+            members: dict[tuple[str, ...], list[str]] = defaultdict(list)
             for name in self.tensors:
                 for c in self.classes(name):
-                    self._members[c].append(name)
+                    members[c].append(name)
+            self._members = {c: sample(names, PEERS_MAX) for c, names in members.items()}
         mine = self.classes(tensor)
         convolves = any(c[0] in ("Conv", "ConvTranspose") for c in mine)
         cap = CAP_CONV if convolves and not self.precision.stepped and self.precision.name != "bf16" else CAP
         factor = 1.0
         for c in mine:
-            peers = [s.value for n in self._members[c] if n != tensor and (s := self.raw(n)).value is not None and not s.fixed]
-            informative = [v for v in peers if v is not None and v > PEER_SCORE_MIN]
-            if len(informative) >= PEERS_MIN:
-                factor = max(factor, stats.median(informative) / NORMAL)
+            if (median := self._peers_median(c, tensor)) is not None:
+                factor = max(factor, median / NORMAL)
             elif c[0] in ("Conv", "ConvTranspose") and c[1] in ("3x3", "3x3x3"):
                 factor = max(factor, LONE_CONV3)
         return min(factor, cap)
+
+    def _peers_median(self, c: tuple[str, ...], tensor: str) -> float | None:
+        """Median of what the others of a class tell; None where too few do. The class is sorted once, so that judging n regions
+        does not cost n squared."""
+        assert self._members is not None
+        if c not in self._told:
+            self._told[c] = sorted(v for n in self._members[c] if (v := self._telling(n)) is not None)
+        told = self._told[c]
+        own = self._telling(tensor) if tensor in self._members[c] else None
+        count = len(told) - (own is not None)
+        if count < PEERS_MIN:
+            return None
+        skip = len(told) if own is None else bisect_left(told, own)
+        low, high = (told[i + (i >= skip)] for i in ((count - 1) // 2, count // 2))
+        return (low + high) / 2
+
+    def _telling(self, tensor: str) -> float | None:
+        """A raw score that says something about its class."""
+        score = self.raw(tensor)
+        return None if score.fixed or score.value is None or score.value <= PEER_SCORE_MIN else score.value
 
     def computes(self, tensor: str) -> bool:
         """True where the region computes something: only these say anything about the precision."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -57,6 +58,9 @@ def state_of(figures: Figures, noise: NoiseLevel | None, policy: Policy, precisi
     """State of a compared tensor and the reason in figures."""
     if figures.exact:
         return State.GOOD, "equal"
+    if figures.max_abs == math.inf:  # before any tolerance: the other figures are of the finite elements only
+        odd, given = figures.nan_target + figures.inf_target, figures.nan_golden + figures.inf_golden
+        return State.BAD, f"{odd} NaN or infinite elements, the golden has {given}" + (" elsewhere" if odd == given else "")
     if policy.calibrated:
         return _calibrated(figures, noise or NoiseLevel(), discrete)
     thresholds = policy.thresholds or PRESETS.get(policy.name) or {"cosine": COSINE_RED, "sqnr": SQNR_LIMIT[precision]}
@@ -73,9 +77,6 @@ def _calibrated(figures: Figures, noise: NoiseLevel, discrete: bool) -> tuple[St
         return (
             State.GOOD if good else State.BAD
         ), f"{figures.mismatched} of {figures.elements} differ, near-ties explain {noise.share:.2g}"
-    if figures.nan_target != figures.nan_golden or figures.inf_target != figures.inf_golden:
-        odd = figures.nan_target + figures.inf_target
-        return State.BAD, f"{odd} NaN or infinite elements, the golden has {figures.nan_golden + figures.inf_golden}"
     relative, peak = figures.rel_l2 or 0.0, figures.max_abs or 0.0
     text = f"relative L2 {relative:.2g}, noise explains {noise.relative:.2g}"
     if relative <= IMMATERIAL_L2 and peak <= IMMATERIAL_PEAK * noise.level:

@@ -20,15 +20,17 @@ TABLE_STEP = 2.0**-13
 INT8_LEVELS = 256
 # Of a run whose steps are not known, a level grid is only believed when enough distinct levels are there to space it.
 GRID_MIN_LEVELS = 3
+PRINT_SAMPLE, PRINT_MIN = 2048, 8  # elements looked at, and how many different ones must lie on a decimal grid
 
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """unit: relative rounding unit of the format (fp32: 2^-20, since kernels differ by several ulp); 0 for int8, which has steps."""
+    """unit: relative rounding unit of the format (fp32: 2^-20, since kernels differ by several ulp); 0 for int8, which has steps.
+    subnormal: what is lost near zero, by rounding or by flushing; never 0, so that a tensor of zeros has a cost to compare with."""
 
     name: str
     unit: float
-    subnormal: float = 0.0
+    subnormal: float = 2.0**-126
 
     @property
     def stepped(self) -> bool:
@@ -69,6 +71,22 @@ def grid_step(values: Array) -> float | None:
     return step if float(np.abs(multiples - np.rint(multiples)).max()) <= 0.05 + 2 * slack else None
 
 
+def print_step(values: Array) -> float:
+    """10^-k where the values look printed with k decimals, 3 to 9 (the small ones among them lie on that grid); 0 where they do not.
+
+    Multiples of 2^-10 tell nothing: they lie on decimal grids by nature.
+    """
+    sample = values.reshape(-1)[:: max(1, values.size // PRINT_SAMPLE)].astype(np.float64)
+    small = sample[(np.abs(sample) < 1) & (sample * 1024 != np.rint(sample * 1024))]
+    for decimals in range(3, 10):
+        ticks = small * 10.0**decimals
+        slack = np.abs(ticks) * 2.0**-24  # float32 holds no decimal exactly
+        told, slack = ticks[slack < 0.05], slack[slack < 0.05]
+        if np.unique(told).size >= PRINT_MIN and bool((np.abs(told - np.rint(told)) <= slack + 1e-6).all()):
+            return float(10.0**-decimals)
+    return 0.0
+
+
 def step_of(values: Array | None, lowest: float, highest: float) -> float:
     """int8 step of a tensor: that of its dumped grid, else of a 255-step range that spans zero and [lowest, highest]."""
     step = grid_step(values) if values is not None else None
@@ -93,7 +111,8 @@ def round_to(values: Array, how: str) -> Array:
     w = values.astype(np.float32)
     if how == "fp16":
         with np.errstate(over="ignore"):
-            return w.astype(np.float16).astype(np.float32)
+            half = w.astype(np.float16).astype(np.float32)
+        return np.where(np.isinf(half), w, half)  # beyond the format's range is a fault, not a way of rounding
     if how == "bf16":
         return w.astype(ml_dtypes.bfloat16).astype(np.float32)
     if how == "bf16 truncated":

@@ -17,6 +17,7 @@ from bisect_align.golden.protocol import Unavailable
 from bisect_align.judgement.jitter import Jitter, JitteredWeights, seed, weights_of
 from bisect_align.judgement.precision import Precision
 from bisect_align.judgement.trial import Bench
+from bisect_align.metrics.inner import inner
 from bisect_align.model.dtypes import is_float
 
 Array: TypeAlias = NDArray[Any]
@@ -26,8 +27,9 @@ SHADOWS = 8
 
 @dataclass(frozen=True, slots=True)
 class NoiseLevel:
-    """Largest over the shadow runs. relative: ||y - g|| / ||g||; peak: max |y - g|; share: elements that differ (integers, bools).
+    """Largest over the shadow runs; infinite where none of them can tell (all fail, or are finite nowhere).
 
+    relative: ||y - g|| / ||g||; peak: max |y - g|; share: elements that differ (integers, bools).
     level: rms of the golden, to which relative figures refer.
     """
 
@@ -63,21 +65,26 @@ def accumulated_noise(
 
 def _level(golden: Array, shadows: list[Array]) -> NoiseLevel:
     shadows = [y for y in shadows if y.shape == golden.shape]
-    if not golden.size or not shadows:
+    if not golden.size:
         return NoiseLevel()
+    if not shadows:
+        return NoiseLevel(np.inf, np.inf, 1.0)
     if not is_float(golden.dtype):
         return NoiseLevel(share=max(float(np.mean(y != golden)) for y in shadows))
     g = golden.astype(np.float64).reshape(-1)
     norm = float(np.sqrt(np.nansum(np.square(g, where=np.isfinite(g), out=np.zeros_like(g)))))
     relative = peak = 0.0
+    told = not np.isfinite(g).any()
     for y in shadows:
         with np.errstate(invalid="ignore"):
             d = y.reshape(-1).astype(np.float64) - g
         d = d[np.isfinite(d)]
-        error = float(np.sqrt(d @ d))
+        told = told or d.size > 0
+        error = float(np.sqrt(inner(d, d)))
         relative = max(relative, error / norm if norm > 0 else (0.0 if error == 0 else np.inf))
         peak = max(peak, float(np.abs(d).max(initial=0.0)))
-    return NoiseLevel(relative, peak, 0.0, norm / np.sqrt(g.size))
+    level = norm / np.sqrt(g.size)
+    return NoiseLevel(relative, peak, 0.0, level) if told else NoiseLevel(np.inf, np.inf, 0.0, level)
 
 
 class _Constants(Mapping[str, Array]):

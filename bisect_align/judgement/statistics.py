@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bisect_align.judgement.precision import Precision, rms
+from bisect_align.metrics.inner import inner
 
 Array: TypeAlias = NDArray[Any]
 
@@ -62,7 +63,7 @@ def _worst_slice(d: Array, sigma: Array) -> float:
 
 
 def _gain(d: Array, y: Array, power: float) -> float:
-    return abs(float(np.vdot(d, y))) / power if power > 0 else 0.0
+    return abs(inner(d.ravel(), y.ravel())) / power if power > 0 else 0.0
 
 
 def judge(
@@ -75,14 +76,15 @@ def judge(
     n = noise_of(deviations)
     sigma = a + n
     size = d.size
-    z = np.abs(d) / sigma
-    power = float(np.vdot(y0, y0))
+    z = np.divide(np.abs(d), sigma, out=np.where(d != 0, np.inf, 0.0), where=sigma > 0)
+    power = inner(y0.ravel(), y0.ravel())
     level = rms(y0)
     cost = rms(a)
     resolution = cost / (np.sqrt(3 * size) * level) if level > 0 else 0.0
     gain_floor = 2.0**-9 + resolution if precision.stepped else max(precision.unit / 2 * (1 + (nodes - 1) / 4), resolution)
     gain = _gain(d, y0, power) / (gain_floor + max(_gain(k, y0, power) for k in deviations))
-    offset = abs(float(d.mean())) / (cost / 2 + max(abs(float(k.mean())) for k in deviations))
+    offset, room = abs(float(d.mean())), cost / 2 + max(abs(float(k.mean())) for k in deviations)
+    offset = offset / room if room > 0 else (np.inf if offset > 0 else 0.0)  # the sum of nothing is stored without any cost
     peak_ceiling = PEAK_CEILING * max(1.0, float(np.sqrt(np.log(max(size, 2)) / 6.9))) * (2 if precision.stepped else 1)
     figures = {
         "energy": rms(z) / (1 + 3 / np.sqrt(size)),

@@ -10,9 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bisect_align.golden.protocol import Golden, Unavailable
-from bisect_align.judgement import discrete, statistics
+from bisect_align.judgement import discrete, special, statistics
 from bisect_align.judgement.jitter import Jitter, JitteredWeights, Ranges, seed, weights_of
-from bisect_align.judgement.precision import WEIGHT_HYPOTHESES, Precision, grid_step, rms, round_to, step_of, storing_cost
+from bisect_align.judgement.precision import (
+    BOUNDED,
+    TABLE_STEP,
+    WEIGHT_HYPOTHESES,
+    Precision,
+    grid_step,
+    print_step,
+    rms,
+    round_to,
+    step_of,
+    storing_cost,
+)
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.graph import Graph
 from bisect_align.model.operators import DATA_SHAPED
@@ -27,12 +38,8 @@ WIDE_UNITS = 16.0
 TIE_UNITS = 4.0
 # Precision loss: introduced error above this, while the format's own noise exceeds half of the signal.
 LOSS = {"fp16": 0.01, "bf16": 0.05, "int8": 0.2}
-BULK = 100.0  # a tensor whose peak is 100 medians has a bulk of its own (masked scores)
-IMMATERIAL_L2, IMMATERIAL_PEAK = 2e-4, 2e-3
-ROUNDING_MEAN, ROUNDING_STD, ROUNDING_MIN = 0.25, 0.2, 1000
-FP16_MAX = 65504.0
+FP16_MAX, FP16_LEAST = 65504.0, 2.0**-14  # the greatest and the least normal number
 SATURATES = 1.9  # an int8 tensor that is only clipped is suspect, never convicted
-SATURATED_INSIDE, SATURATED_SPAN, SATURATED_PEAK = 0.1, 0.1, 8.0
 
 
 class Observed(Protocol):
@@ -112,10 +119,13 @@ def try_region(
     return _continuous(bench, region, feeds, target, y0, precision, op, replays)
 
 
-def _jitters(bench: Bench, region: Region, precision: Precision, amount: float, count: int, tag: str) -> list[Jitter]:
+def _jitters(
+    bench: Bench, region: Region, precision: Precision, amount: float, count: int, tag: str, first: int = 0
+) -> list[Jitter]:
+    """Independent draws number first, first + 1, ... of this region."""
     return [
         Jitter(bench.graph, precision, bench.ranges, seed(bench.digest, region.output, tag, k), tag not in ("", "flip"), amount)
-        for k in range(count)
+        for k in range(first, first + count)
     ]
 
 
@@ -147,8 +157,9 @@ def _discrete(
     matrices = weights_of(bench.graph, region.nodes)
     base = {w: bench.graph.constant(w) for w in matrices}
     flipped, wide = np.zeros(y0.shape, bool), np.zeros(y0.shape, bool)
-    for units, into in (*((u, flipped) for u in FLIP_UNITS), (WIDE_UNITS, wide)):
-        for jitter in _jitters(bench, region, precision, units, REPLAYS, "flip"):
+    # every replay draws anew: an exact half goes the other way in one draw of two, whatever the amount
+    for turn, (units, into) in enumerate((*((u, flipped) for u in FLIP_UNITS), (WIDE_UNITS, wide))):
+        for jitter in _jitters(bench, region, precision, units, REPLAYS, "flip", turn * REPLAYS):
             y = _replay_jittered(bench, region, feeds, jitter, base, matrices)
             if y is not None and y.shape == y0.shape:
                 into |= y != y0
@@ -220,6 +231,7 @@ def _continuous(
     if np.array_equal(t, y):
         return Score(0.0, "exact")
     step = step_of(t, *bench.ranges(region.output)) if precision.stepped else 0.0
+    printed = print_step(t)
     matrices = weights_of(bench.graph, region.nodes)
     exact = {w: bench.graph.constant(w) for w in matrices}
     trials = []
@@ -232,14 +244,19 @@ def _continuous(
         if yh is None or yh.shape != y.shape:
             continue
         yh = np.where(odd, 0, yh)
-        a = storing_cost(precision, yh, op, step)
+        a = storing_cost(precision, yh, op, step) + printed / 2
         reference, clip = yh, (0.0, 0.0)
         if precision.stepped:
             reference, *excess = statistics.clipped(t, yh, a, step)
             clip = (excess[0], excess[1])
         d = np.nan_to_num(t - reference)
+        if precision.name == "fp16":
+            d = _unflushed(d, t, yh)
         passed = statistics.gate(d, a)
         if passed is not None and not (clip[0] > 0.05 and clip[1] > 0.1):
+            if precision.stepped and special.masked_away(d, y):
+                note = "one value, such as that of a mask, owns the range: the step is as wide as what it hides"
+                return Score(passed, "bulk", _relative(d, y), _relative(a, y), Kind.PRECISION_LOSS, note, how, clip[0])
             return Score(passed, "gate", _relative(d, y), _relative(a, y), weights=how, clip=clip[0])
         trials.append((rms(d), how, base, yh, a, d, clip))
     best = min(trials, key=lambda x: x[0])
@@ -279,7 +296,9 @@ def _deviations(
     for jitter in _jitters(bench, region, precision, 1.0, replays, how):
         y = _replay_jittered(bench, region, feeds, jitter, base, matrices)
         if y is not None and y.shape == shape:
-            found.append(np.where(odd, 0, np.nan_to_num(y.astype(np.float64) - plain, posinf=0, neginf=0)))
+            with np.errstate(invalid="ignore"):  # infinite minus infinite, where both are odd
+                moved = y.astype(np.float64) - plain
+            found.append(np.where(odd, 0, np.nan_to_num(moved, posinf=0, neginf=0)))
     return found
 
 
@@ -302,63 +321,36 @@ def _score(
     introduced = _relative(d, y)
     noise = statistics.noise_of(deviations)
     expected = _relative(a + noise, y)
-    if _immaterial(d, y):
+    if special.immaterial(d, y):
         value, note = min(value, 1.0), "immaterial"
-    if precision.stepped and value > SATURATES and _saturates(t, y, a + noise):
+    if precision.stepped and value > SATURATES and special.saturates(t, y, a + noise):
         value, note = (
             SATURATES,
             f"saturates at [{t.min():.4g}, {t.max():.4g}]: calibration or fault cannot be told without the scales",
         )
-    if precision.stepped and not weighted and _biased_rounding(t, d, a, step):
+    if precision.stepped and not weighted and _rounds_once(bench, region) and special.biased_rounding(t, d, step):
         value, statistic, note = max(value, 100.0), "rounding", "one-sided rounding of the levels"
-    elif precision.name in LOSS and _lost(d, y, noise, introduced, LOSS[precision.name]):
+    elif precision.name in LOSS and not _tabled(bench, region, d) and special.lost(d, y, noise, introduced, LOSS[precision.name]):
         kind = Kind.PRECISION_LOSS
         note = "the format destroys the signal here"
     return Score(value, statistic, introduced, expected, kind, note, how, clip[0])
 
 
-def _biased_rounding(t: Array, d: Array, a: Array, step: float) -> bool:
-    if d.size < ROUNDING_MIN or grid_step(t) is None:
-        return False
-    inside = (t > t.min()) & (t < t.max())
-    if int(np.count_nonzero(inside)) < ROUNDING_MIN:
-        return False
-    off = d[inside] / step
-    return abs(float(off.mean())) > ROUNDING_MEAN and float(off.std()) > ROUNDING_STD
+def _rounds_once(bench: Bench, region: Region) -> bool:
+    """No hidden tensor is rounded before the output is: what follows can turn that into a bias (a norm of rounded values)."""
+    types = bench.graph.types
+    return not any(h in types and is_float(types[h].dtype) for h in region.hidden)
 
 
-def _immaterial(d: Array, y: Array) -> bool:
-    """Small beside the bulk of y: a mask of -10000 must not decide what is small for the scores beside it."""
-    bulk = _bulk(y)
-    level = rms(y[bulk])
-    return rms(d[bulk]) < IMMATERIAL_L2 * level and float(np.abs(d).max()) < IMMATERIAL_PEAK * level
+def _tabled(bench: Bench, region: Region, d: Array) -> bool:
+    """A bounded activation speaks on the scale of 1: what one step of a table hides was no signal, however small its values."""
+    return bench.graph.nodes[bench.graph.producer[region.output]].op in BOUNDED and rms(d) < TABLE_STEP
 
 
-def _bulk(y: Array) -> Array:
-    """Elements that are not far beyond the median (all of them, where more than half are zero)."""
-    size = np.abs(y)
-    median = float(np.median(size))
-    return size <= BULK * median if median > 0 else np.ones(y.shape, bool)
-
-
-def _saturates(t: Array, y: Array, sigma: Array) -> bool:
-    """int8: the target is the replay clipped to a narrower range (and is no constant: some of the replay must lie inside)."""
-    low, high = float(t.min()), float(t.max())
-    inside = (y >= low - sigma) & (y <= high + sigma)
-    if float(inside.mean()) < SATURATED_INSIDE or high - low < SATURATED_SPAN * float(np.ptp(y)):
-        return False
-    z = (t - np.clip(y, low, high)) / sigma
-    return rms(z) <= 1 and float(np.abs(z).max()) <= SATURATED_PEAK
-
-
-def _lost(d: Array, y: Array, noise: Array, introduced: float, limit: float) -> bool:
-    if introduced > limit and rms(noise) > 0.5 * rms(y):
-        return True
-    bulk = _bulk(y)
-    if not bulk.all():
-        spread = float(y[bulk].std())
-        return spread > 0 and rms(d[bulk]) / spread > 0.5
-    return False
+def _unflushed(d: Array, t: Array, y: Array) -> Array:
+    """d without what float16 hardware may flush to zero (below its least normal number), where that carries next to nothing of y."""
+    gone = (t == 0) & (np.abs(y) < FP16_LEAST)
+    return np.where(gone, 0, d) if rms(np.where(gone, y, 0)) <= LOSS["fp16"] * rms(y) else d
 
 
 def _non_finite(t: Array, y: Array, precision: Precision) -> Score | None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
-from bisect_align.dumps.entry import Entry, Role
+from bisect_align.dumps.entry import Entry, Rewrite, Role
 from bisect_align.matching.maps import check_map
 from bisect_align.matching.names import RANK, WORD, GluedNames, NameTables, Rule, folded, has_letter
 
@@ -103,20 +103,24 @@ class _Hit:
     affix: str = ""
 
 
-def claim(entries: Sequence[Entry], graph: GraphNames, map: Mapping[str, str] | None = None) -> Claims:
+def claim(
+    entries: Sequence[Entry], graph: GraphNames, map: Mapping[str, str] | None = None, rewrites: Sequence[Rewrite] = ()
+) -> Claims:
     """What each entry's names say. O(names), by hash tables.
 
+    rewrites: what the dump's toolchain does to a name of the model, step by step, beside the spellings that are tried anyway.
     map: entry key (or one of the entry's names) -> tensor, "" = leave the entry out; it goes before every rule.
     Entries with role input claim graph inputs only, with role weight constants only; role reference claims nothing.
     Raises MatchError if the map names an entry or a tensor that does not exist.
     """
     operators = frozenset(node.op for node in graph.nodes)
     named = [(node.name, node.outputs) for node in graph.nodes]
-    everything = NameTables([*graph.inputs, *graph.tensors, *graph.constants], named)
+    spell = _speller(rewrites) if rewrites else None
+    everything = NameTables([*graph.inputs, *graph.tensors, *graph.constants], named, spell)
     tables = {
         Role.TARGET: everything,
-        Role.INPUT: NameTables(graph.inputs),
-        Role.WEIGHT: NameTables(graph.constants),
+        Role.INPUT: NameTables(graph.inputs, spell=spell),
+        Role.WEIGHT: NameTables(graph.constants, spell=spell),
     }
     glued = GluedNames(everything.spellings(), operators)
     constants = frozenset(graph.constants).difference(graph.inputs)
@@ -156,6 +160,15 @@ def claim(entries: Sequence[Entry], graph: GraphNames, map: Mapping[str, str] | 
     )
 
 
+def _speller(rewrites: Sequence[Rewrite]) -> Callable[[str], str]:
+    def spell(name: str) -> str:
+        for step in rewrites:
+            name = step.apply(name)
+        return name
+
+    return spell
+
+
 def _chance(hit: _Hit, prefixes: Mapping[str, int], operators: Collection[str]) -> bool:
     """One word behind a prefix that no other entry has, and no operator: `002_fused_conv2d1_relu1` is no decorated `relu1`."""
     bare = _bare(hit.affix)
@@ -174,8 +187,13 @@ def _best(entry: Entry, tables: NameTables, glued: GluedNames, spoken: frozenset
     """The strongest hit over all names of an entry; its first ambiguous one where no name hits a single tensor."""
     names = tuple(dict.fromkeys(name for name in entry.names if name))
     whole = [hit for name in names if (hit := _whole(name, tables, spoken))]
+    if entry.decoration and (hit := _whole(names[0], tables, spoken)):
+        rule = hit.rule if RANK[hit.rule] >= RANK[Rule.NODE] else Rule.SUFFIX
+        whole[0] = replace(hit, rule=rule, affix=_DIGITS.sub("#", entry.decoration))
     if whole:
         return min(whole, key=lambda hit: (len(hit.tensors) > 1, RANK[hit.rule] >= RANK[Rule.NODE]))
+    if entry.whole:
+        return None
     reads = entry.role is Role.INPUT
     for decorated in (_suffixed, _prefixed):
         parts = [hit for name in names if (hit := decorated(name, tables, glued, reads))]

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from bisect_align.dumps.entry import Entry, Expect, Quant
 from bisect_align.errors import DumpError
 from bisect_align.matching.layout import LayoutFix, fixes
+from bisect_align.metrics.inner import inner
 from bisect_align.model.dtypes import is_float
 
 Array: TypeAlias = NDArray[Any]
 
 BETTER = 4.0  # one candidate must be this many times better than the next before it is believed
-VOTES_MIN, VOTES_SHARE = 2, 0.1  # what a layout that an entry's shape hides needs
+CODES_MIN, CODES_LEVELS, CODES_TOP, CODES_FIT = 16, 8, 65535.0, 0.1  # what whole numbers must show to be taken for codes
+VOTES_MIN, VOTES_SHARE = 3, 0.05  # what a layout that an entry's shape hides needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +51,21 @@ def learn(residuals: list[float]) -> Tolerance:
     return next(t for top, t in LEVELS if level <= top)
 
 
+# The same elements in the same order: nothing to be believed, whatever the shape.
+PLAIN = ("id", "flat")
+
+
 def reorders(label: str) -> bool:
     """True for layouts that only put axes in another order (as a wrong transposition would), not for blocks, padding or shape."""
-    return label.startswith("p") or label in ("CL", "HWC")
+    return label.startswith("p") or "CL" in label or "HWC" in label
 
 
 @dataclass(slots=True)
 class Votes:
-    """Which layout labels the dump has shown, per (entry rank, tensor rank): only clear winners vote."""
+    """Which layout labels the dump has shown, per (entry rank, tensor rank): only clear winners vote. settled: believed anyway."""
 
     counts: dict[tuple[int, int], Counter[str]] = field(default_factory=dict)
+    settled: frozenset[tuple[tuple[int, int], str]] = frozenset()
 
     def add(self, key: tuple[int, int], label: str) -> None:
         self.counts.setdefault(key, Counter())[label] += 1
@@ -66,11 +73,26 @@ class Votes:
     def believed(self, key: tuple[int, int], label: str) -> bool:
         """Has the dump shown this layout often enough to take it where the shape hides it? A reordering of axes could also be an
         operator's fault that its neighbours inherit, so it must be no rarer than the plain order."""
+        if (key, label) in self.settled:
+            return True
         counter = self.counts.get(key)
         if not counter or counter[label] < VOTES_MIN:
             return False
         rival = counter["id"] if reorders(label) else VOTES_SHARE * max(counter.values())
         return counter[label] >= rival
+
+    def doubtful(self) -> list[tuple[tuple[int, int], str]]:
+        """Layouts that some entry fits clearly and that are not believed, most votes first."""
+        found = [(-n, key, label) for key, c in self.counts.items() for label, n in c.items() if label not in PLAIN]
+        return [(key, label) for _, key, label in sorted(found) if not self.believed(key, label)]
+
+    def settled_on(self, key: tuple[int, int], label: str) -> Votes:
+        """Votes yet to be cast by a dump that is known to have this layout."""
+        return Votes(settled=self.settled | {(key, label)})
+
+    def all_believed(self) -> set[tuple[tuple[int, int], str]]:
+        """Every layout that is believed by now."""
+        return {(key, label) for key, counter in self.counts.items() for label in counter if self.believed(key, label)}
 
     def favourite(self, key: tuple[int, int]) -> str | None:
         counter = self.counts.get(key)
@@ -96,7 +118,9 @@ def read(entry: Entry, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
             return dequantise(raw, entry.quant).astype(dtype)
         if not is_float(raw.dtype):
             raise DumpError(
-                f"holds {raw.dtype} where the tensor is {dtype}", where=entry.key, hint="give scale and zero point in a manifest"
+                f"holds {raw.dtype} where the tensor is {dtype}",
+                where=entry.key,
+                hint="give its scale with --quant-params or in a manifest",
             )
         return raw if raw.dtype == dtype else raw.astype(dtype)
     if is_float(raw.dtype):
@@ -127,7 +151,7 @@ def residual(values: Array, prediction: Array) -> float:
             least = 0.0 if np.array_equal(v[~both], p[~both], equal_nan=True) else 1.0
             v, p = v[both], p[both]
         d = v - p
-        error, level = float(np.sqrt(d @ d)), float(np.sqrt(p @ p))
+        error, level = float(np.sqrt(inner(d, d))), float(np.sqrt(inner(p, p)))
     if level == 0:
         return max(least, 0.0 if error == 0 else np.inf)
     return max(least, error / level)
@@ -146,7 +170,7 @@ def fit(raw: Array, prediction: Array, votes: Votes, tolerance: Tolerance, *, vo
     """The best believable layout of an entry as the predicted tensor; None where no layout explains its shape.
 
     A layout that the entry's own shape shows needs no vote; one that the shape hides (equal dims, flattened) is believed only
-    where the dump has shown it before. vote: let this entry vote.
+    where the dump has shown it before, or where without it the shape were wrong and it fits clearly. vote: let this entry vote.
     """
     candidates = fixes(raw.shape, prediction.shape)
     if not candidates:
@@ -170,14 +194,51 @@ def fit(raw: Array, prediction: Array, votes: Votes, tolerance: Tolerance, *, vo
     clear = best.residual <= tolerance.fits and best.residual * BETTER < max(rival, tolerance.tie)
     if vote and clear and len(tried) > 1:
         votes.add(key, best.fix.label)
-    allowed = [f for f in ranked if f.fix.shown or f.fix.label == "id" or votes.believed(key, f.fix.label)]
+    allowed = [f for f in ranked if f.fix.shown or f.fix.label in PLAIN or votes.believed(key, f.fix.label)]
     if not allowed:
+        if all(f.fix.crops for f in tried):
+            # the plain reading is a wrong shape: only a clear fit of the whole tensor speaks against that
+            return best if clear and carries_evidence(best.values) else None
         return next(f for f in tried if f.fix is first)
     if allowed[0].residual <= tolerance.fits:
         return allowed[0]
     # nothing fits: lay it out as the dump's other entries are, for a fault looks like this
     usual = votes.favourite(key)
     return next((f for f in allowed if f.fix.label == usual), next((f for f in allowed if f.fix.label == "id"), allowed[0]))
+
+
+def like_codes(values: Array, prediction: Array) -> tuple[float, int] | None:
+    """(scale, zero point) where whole numbers under a real tensor's name look like codes that nobody has dequantised."""
+    if not is_float(prediction.dtype) or values.shape != prediction.shape or values.size < CODES_MIN:
+        return None
+    q, p = values.astype(np.float64).reshape(-1), prediction.astype(np.float64).reshape(-1)
+    if not np.isfinite(p).all() or not np.array_equal(q, np.rint(q)) or np.array_equal(p, np.rint(p)):
+        return None
+    if float(np.abs(q).max()) > CODES_TOP or np.unique(q).size < CODES_LEVELS:
+        return None
+    spread = q - q.mean()
+    scale = float(spread @ p) / float(spread @ spread)
+    shift = float(p.mean() - scale * q.mean())
+    off = p - (scale * q + shift)
+    # whole numbers of the tensor's own size are its rounding, not its codes
+    if scale <= 0 or abs(scale - 1) < CODES_FIT or float(off.std()) > CODES_FIT * float(p.std()):
+        return None
+    return scale, round(-shift / scale)
+
+
+def tells_nothing(entry: Entry, got: Fit, prediction: Array, tolerance: Tolerance) -> str:
+    """Why the values of an entry are neither right nor wrong: lost in print, or codes without their scale; "" where they are not."""
+    if entry.step and is_float(prediction.dtype) and not got.values.any():
+        peak = float(np.abs(prediction[np.isfinite(prediction)]).max(initial=0.0))
+        if 0 < peak < entry.step:
+            return f"was printed in steps of {entry.step:g}, which is more than its values: all of them read as zero"
+    if got.residual > tolerance.fits and (codes := like_codes(got.values, prediction)) is not None:
+        scale, zero = codes
+        return (
+            f"holds whole numbers that look like codes which nobody has dequantised, about (q - {zero}) * {scale:.3g}: "
+            "give their scale with --quant-params"
+        )
+    return ""
 
 
 def carries_evidence(values: Array) -> bool:

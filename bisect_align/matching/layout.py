@@ -21,6 +21,7 @@ Shape: TypeAlias = tuple[int, ...]
 MAX_RANK = 5  # of the dims other than 1; five equal dims have 120 orders already
 MAX_FIXES = 24
 BLOCKS = (16, 8, 4, 32)  # channels that vector units take at once, commonest first
+FRACTALS = ((16, 16), (16, 32))  # rows and columns that a matrix unit takes at once; the second one is that of int8
 ALIGNMENTS = (4, 8, 16, 32, 64)  # channels are padded to a multiple of one of these
 
 
@@ -53,8 +54,9 @@ class LayoutFix:
     """From an entry of shape `source` to its tensor.
 
     label: `id` (same dims but for 1s), `CL` (channels last), `HWC` (channels last, no batch axis), `p…` (order of the entry's
-    dims other than 1), `flat` (same C order, other shape), `flat CL`, `flat HWC`, `NC1HWC0`, `blk…` (channel blocks behind the
-    plain shape), `crop`, `CL crop` (padded channels).
+    dims other than 1), `flat` (same C order, other shape), `flat CL`, `flat HWC`, `fold…` (the batch folded into that
+    axis), `NC1HWC0`, `NDC1HWC0`, `blk…` (channel blocks behind the plain shape), `FRACTAL_NZ` (a matrix in tiles, tile columns
+    first), `nz…` (such tiles of that many columns behind the plain shape), `crop`, `CL crop` (padded channels).
     shown: the entry's own shape shows the fix, so that it needs no vote over the dump.
     """
 
@@ -122,7 +124,13 @@ def fixes(entry_shape: Shape | None, tensor_shape: Shape) -> tuple[LayoutFix, ..
     entry = (math.prod(tensor_shape),) if entry_shape is None else entry_shape
     candidates = list(_same_size(entry, tensor_shape))
     if 0 not in entry and 0 not in tensor_shape:
-        candidates += [*_blocked(entry, tensor_shape), *_padded(entry, tensor_shape), *_hidden_orders(entry, tensor_shape)]
+        candidates += [
+            *_blocked(entry, tensor_shape),
+            *_tiled(entry, tensor_shape),
+            *_folded(entry, tensor_shape),
+            *_padded(entry, tensor_shape),
+            *_hidden_orders(entry, tensor_shape),
+        ]
     candidates.sort(key=lambda fix: (fix.label != "id", not fix.shown))
     found: dict[object, LayoutFix] = {}
     for fix in candidates:
@@ -163,14 +171,21 @@ def _hidden_orders(entry: Shape, tensor: Shape) -> Iterator[LayoutFix]:
 
 
 def _blocked(entry: Shape, tensor: Shape) -> Iterator[LayoutFix]:
-    """(N, C1, spatial, C0) as such, or behind the plain (padded) shape, or flattened."""
+    """(N, C1, spatial, C0) or (N, D, C1, H, W, C0) as such, or the former behind the plain (padded) shape, or flattened."""
     batch, channels, *spatial = _lifted(tensor)
     full = _with_batch(entry, len(spatial) + 3, batch)
-    if full is not None:
-        block, groups = full[-1], full[1]
+    if full is not None and (block := full[-1]) > 1:
+        groups = -(-channels // block)
         # One group without a batch axis is plain channels last.
-        if block > 1 and (groups > 1 or full == entry) and full == (batch, -(-channels // block), *spatial, block):
-            yield _unblock(entry, full, tensor, "NC1HWC0", True)
+        split = full == (batch, groups, *spatial, block) and (groups > 1 or full == entry)
+        deep = len(spatial) == 3 and full == (batch, spatial[0], groups, *spatial[1:], block)
+        # Which of two equal dims is the groups, the shape does not show.
+        shown = not (split and deep and groups > 1)
+        if split:
+            yield _unblock(entry, full, tensor, "NC1HWC0", shown)
+        if deep:
+            padded = (batch, groups * block, *spatial)
+            yield _fix(entry, full, (0, 2, 5, 1, 3, 4), tensor, "NDC1HWC0", shown, padded=padded)
     for block in BLOCKS:
         groups = -(-channels // block)
         plain = (batch, groups * block, *spatial)
@@ -182,6 +197,35 @@ def _unblock(entry: Shape, blocked: Shape, tensor: Shape, label: str, shown: boo
     batch, groups, *spatial, block = blocked
     perm = (0, 1, len(blocked) - 1, *range(2, len(blocked) - 1))
     return _fix(entry, blocked, perm, tensor, label, shown, padded=(batch, groups * block, *spatial))
+
+
+def _tiled(entry: Shape, tensor: Shape) -> Iterator[LayoutFix]:
+    """A matrix, or a stack of them, as (N1, M1, M0, N0): columns of tiles, each row by row; or behind the padded plain shape."""
+    if len(tensor) < 2:
+        return
+    *stack, rows, columns = tensor
+    for height, width in FRACTALS:
+        high, wide = -(-rows // height), -(-columns // width)
+        tiles, padded = (*stack, wide, high, height, width), (*stack, high * height, wide * width)
+        first = len(stack)
+        perm = (*range(first), first + 1, first + 2, first, first + 3)
+        shown = entry[-4:] == tiles[-4:] and _squeezed(entry[:-4]) == _squeezed(tuple(stack))
+        if shown or _squeezed(entry) == _squeezed(padded) or entry == (math.prod(padded),):
+            label = "FRACTAL_NZ" if shown else f"nz{width}"
+            yield _fix(entry, tiles, perm, tensor, label, shown, padded=padded, cropped=tensor)
+
+
+def _folded(entry: Shape, tensor: Shape) -> Iterator[LayoutFix]:
+    """The samples side by side along an axis behind the channels: (C, N * H, W)."""
+    if len(tensor) < 3 or tensor[0] == 1:
+        return
+    batch, channels, *spatial = tensor
+    for axis, size in enumerate(spatial, 2):
+        before, after = spatial[: axis - 2], spatial[axis - 1 :]
+        if _squeezed(entry) == _squeezed((channels, *before, batch * size, *after)):
+            view = (channels, *before, batch, size, *after)
+            perm = (axis - 1, *range(axis - 1), *range(axis, len(view)))
+            yield _fix(entry, view, perm, tensor, f"fold{axis}", True)
 
 
 def _padded(entry: Shape, tensor: Shape) -> Iterator[LayoutFix]:
@@ -202,9 +246,19 @@ def _padded(entry: Shape, tensor: Shape) -> Iterator[LayoutFix]:
 
 
 def _fix(
-    source: Shape, view: Shape, perm: tuple[int, ...], tensor: Shape, label: str, shown: bool, padded: Shape | None = None
+    source: Shape,
+    view: Shape,
+    perm: tuple[int, ...],
+    tensor: Shape,
+    label: str,
+    shown: bool,
+    padded: Shape | None = None,
+    cropped: Shape | None = None,
 ) -> LayoutFix:
-    """Read `source` as `view`, transpose, crop a padded shape to the tensor's, end in the tensor's own shape. No step is idle."""
+    """Read `source` as `view`, transpose, crop a padded shape to the tensor's, end in the tensor's own shape. No step is idle.
+
+    cropped: the tensor's shape in the rank of the padded one; that of (N, C, spatial) unless given.
+    """
     steps: list[Step] = []
     shape = source
 
@@ -220,7 +274,7 @@ def _fix(
         shape = tuple(view[axis] for axis in perm)
     if padded is not None:
         reshape(padded)
-        cropped = _lifted(tensor)
+        cropped = _lifted(tensor) if cropped is None else cropped
         if cropped != shape:
             steps.append(Crop(cropped))
             shape = cropped
@@ -298,9 +352,12 @@ def _index_map(fix: LayoutFix) -> object:
     A transposition without its axes of size 1, with axes that stay neighbours made one, is its own normal form.
     """
     view, perm = fix.source, _identity(fix.source)
+    crop: object = None
     for before, step in zip(fix._shapes(), fix.steps, strict=False):
         if isinstance(step, Transpose):
             view, perm = before, step.perm
+        elif isinstance(step, Crop):
+            crop = _squeezed_pairs(before, step.shape)
     perm, view = _squeezed_perm(view, perm), _squeezed(view)
     runs: list[list[int]] = []
     for axis in perm:
@@ -308,6 +365,10 @@ def _index_map(fix: LayoutFix) -> object:
             runs[-1].append(axis)
         else:
             runs.append([axis])
-    crop = next((step for step in fix.steps if isinstance(step, Crop)), None)
     moved = tuple((run[0], math.prod(view[axis] for axis in run)) for run in runs) if len(runs) > 1 else ()
     return moved, crop
+
+
+def _squeezed_pairs(before: Shape, after: Shape) -> tuple[tuple[int, int], ...]:
+    """A crop without the axes that have one place before and after."""
+    return tuple(pair for pair in zip(before, after, strict=True) if pair != (1, 1))

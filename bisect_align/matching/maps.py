@@ -96,4 +96,4 @@ def _at(name: str, text: str, key: str) -> str:
 
 def _nearest(name: str, known: Collection[str]) -> str:
     near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.5)
-    return f"nearest: {', '.join(near)}" if near else ""
+    return f"nearest: {', '.join(near)}" if near else f"there is {', '.join(sorted(known)[:3])}{', …' if len(known) > 3 else ''}"

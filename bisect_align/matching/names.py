@@ -50,6 +50,7 @@ class Rule(StrEnum):
     NODE = "node"
     SUFFIX = "suffix"
     PREFIX = "prefix"
+    VALUE = "value"
 
 
 RANK: Mapping[Rule, int] = {rule: rank for rank, rule in enumerate(Rule)}
@@ -90,22 +91,25 @@ class NameTables:
     """Names of tensors and of nodes, by every spelling. Built in O(names); a look-up is a few hash probes.
 
     nodes: (name, outputs) pairs; nodes without a name are left out. Several tensors in an answer share the spelling.
+    spell: one more sanitiser, that of the dump's own toolchain.
     """
 
-    def __init__(self, tensors: Iterable[str], nodes: Iterable[tuple[str, Sequence[str]]] = ()) -> None:
+    def __init__(
+        self, tensors: Iterable[str], nodes: Iterable[tuple[str, Sequence[str]]] = (), spell: _Spelling | None = None
+    ) -> None:
         self._exact = frozenset(tensors)
         self._sanitised: dict[str, list[str]] = {}
         self._stripped: dict[str, list[str]] = {}
         self._folded: dict[str, list[str]] = {}
         self._folds: set[str] = set()
         for name in sorted(self._exact):
-            forms = sanitised(name)
+            forms = sanitised(name) if spell is None else (sanitised(name) | {spell(name)}) - {name}
             for form in forms:
                 _add(self._sanitised, form, name)
             for form in {form.lstrip("_") for form in forms if form.startswith("_")}:
                 _add(self._stripped, form, name)
             _add(self._folded, folded(name), name)
-            self._folds.update(folded(form) for form in forms if not name.isascii())
+            self._folds.update(folded(form) for form in forms if not name.isascii() or spell is not None)
         self._outputs: list[tuple[str, ...]] = []
         self._nodes: dict[str, list[int]] = {}
         self._nodes_folded: dict[str, list[int]] = {}
@@ -116,11 +120,11 @@ class NameTables:
             place = len(self._outputs)
             self._outputs.append(tuple(outputs))
             _add(exact_nodes, name, place)
-            forms = sanitised(name)
+            forms = sanitised(name) if spell is None else (sanitised(name) | {spell(name)}) - {name}
             for form in forms:
                 _add(self._nodes, form, place)
             _add(self._nodes_folded, folded(name), place)
-            self._folds.update(folded(form) for form in forms if not name.isascii())
+            self._folds.update(folded(form) for form in forms if not name.isascii() or spell is not None)
         self._nodes |= exact_nodes  # a node's own name goes before what sanitisers make of another's
         self._folds |= self._folded.keys() | self._nodes_folded.keys()
 

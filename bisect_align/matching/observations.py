@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bisect_align.dumps.entry import Entry
 from bisect_align.matching.claims import Claim
-from bisect_align.matching.fit import read
+from bisect_align.matching.fit import Fit, read
 from bisect_align.matching.layout import LayoutFix
 
 Array: TypeAlias = NDArray[Any]
@@ -21,13 +21,17 @@ Array: TypeAlias = NDArray[Any]
 
 class Status(StrEnum):
     """named: fits the prediction. alias: fits another tensor of the chain than the named one. name-only: carries no evidence.
-    unsupported: fits nothing, stays where its name says (a fault looks like this). wrong-shape: the same, no layout explains it."""
+
+    unsupported: fits nothing, stays where its name says (a fault looks like this). wrong-shape: the same, no layout explains it.
+    assumed: its name alone says so, since a sample of the dump showed that names hold.
+    """
 
     NAMED = "named"
     ALIAS = "alias"
     NAME_ONLY = "name-only"
     UNSUPPORTED = "unsupported"
     WRONG_SHAPE = "wrong-shape"
+    ASSUMED = "assumed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +53,20 @@ class Observation:
     @property
     def confidence(self) -> float:
         """A coarse figure for reports: how much stands behind this observation."""
-        base = {Status.NAMED: 1.0, Status.ALIAS: 0.9, Status.NAME_ONLY: 0.5, Status.UNSUPPORTED: 0.6, Status.WRONG_SHAPE: 0.6}[
-            self.status
-        ]
+        base = {
+            Status.NAMED: 1.0,
+            Status.ALIAS: 0.9,
+            Status.NAME_ONLY: 0.5,
+            Status.UNSUPPORTED: 0.6,
+            Status.WRONG_SHAPE: 0.6,
+            Status.ASSUMED: 0.8,
+        }[self.status]
         return round(base * (0.8 if self.claim.weak and not self.supported else 1.0), 2)
+
+
+def observation(tensor: str, claim: Claim, status: Status, got: Fit) -> Observation:
+    """The observation that a fit amounts to."""
+    return Observation(tensor, claim, status, got.residual, got.fix, got.values.dtype, got.values.shape)
 
 
 class Observations:
@@ -65,7 +79,7 @@ class Observations:
         self,
         entries: Mapping[str, Entry],
         inputs: Mapping[str, Array],
-        placed: Mapping[str, Observation],
+        placed: dict[str, Observation],
         memory: int = 256 << 20,
     ) -> None:
         self.entries, self.inputs, self.placed = entries, inputs, placed
@@ -83,11 +97,14 @@ class Observations:
         if name in self._kept:
             self._kept.move_to_end(name)
             return self._kept[name]
-        seen = self.placed[name]
-        raw = read(self.entries[seen.claim.entry], seen.dtype, seen.shape)
-        values = raw if seen.fix is None else seen.fix.apply(raw)
+        values = self.read(self.placed[name])
         self.keep(name, values)
         return values
+
+    def read(self, seen: Observation) -> Array:
+        """The values of an observation, from its file."""
+        raw = read(self.entries[seen.claim.entry], seen.dtype, seen.shape)
+        return raw if seen.fix is None else seen.fix.apply(raw)
 
     def keep(self, name: str, values: Array) -> None:
         """Remember values that were just read."""

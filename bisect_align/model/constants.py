@@ -89,22 +89,28 @@ def external_span(tensor: TensorProto, folder: Path | None) -> tuple[Path, int, 
         raise ModelError(
             f"external data location {location!r} is not a relative path", where=where, hint="save the weights beside the model"
         )
-    root = folder.resolve()
-    file = (root / location).resolve()
+    try:
+        root = folder.resolve()
+        file = (root / location).resolve()
+        missing = not file.is_file()
+    except (OSError, RuntimeError, ValueError):  # a name too long, a loop of links, a null byte
+        raise ModelError(
+            f"external data location {location[:80]!r} cannot be reached", where=where, hint="save the weights beside the model"
+        ) from None
     if ".." in parts or not file.is_relative_to(root):
         raise ModelError(
             f"external data location {location!r} leads out of the model's folder",
             where=where,
             hint="copy the weights beside the model; links that lead elsewhere are not followed",
         )
-    if not file.is_file():
+    if missing:
         raise ModelError(f"external data file {location!r} is missing", where=where, hint=f"expected in {folder}")
     stored = int(entries.get(STORED, tensor.data_type))
     needed = nbytes(tensor, stored)
     try:
         offset, length = int(entries.get("offset") or 0), int(entries.get("length") or needed)
     except ValueError:
-        raise ModelError("offset or length of its external data is no number", where=where) from None
+        raise ModelError("offset or length of its external data is no number", where=where, hint="export it anew") from None
     if offset < 0 or length != needed or offset + length > file.stat().st_size:
         raise ModelError(
             f"external data file {location!r} does not hold {needed} bytes at offset {offset}",

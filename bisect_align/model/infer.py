@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import ModelProto, TensorProto, TypeProto
+from onnx import ModelProto, TensorProto, TensorShapeProto, TypeProto
 
 from bisect_align.model.dtypes import STRING, numpy_dtype
 from bisect_align.model.sorting import sorted_nodes
@@ -42,6 +42,17 @@ class TensorType:
 UNKNOWN = TensorType(None, None, "unknown")
 
 
+# What exporters write for a size that they do not know: no name, so two of them need not be equal.
+_NAMELESS = frozenset({"", "?", "-1", "None"})
+
+
+def _dim(proto: TensorShapeProto.Dimension) -> int | str | None:
+    """A size, its name, or None; a negative size is an exporter's word for unknown."""
+    if proto.HasField("dim_value"):
+        return proto.dim_value if proto.dim_value >= 0 else None
+    return None if proto.dim_param in _NAMELESS else proto.dim_param
+
+
 def tensor_type(proto: TypeProto) -> TensorType:
     """The type that a TypeProto states."""
     kind = proto.WhichOneof("value")
@@ -51,7 +62,7 @@ def tensor_type(proto: TypeProto) -> TensorType:
     inner = proto.tensor_type if kind == "tensor_type" else proto.sparse_tensor_type
     shape: tuple[int | str | None, ...] | None = None
     if inner.HasField("shape"):
-        shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in inner.shape.dim)
+        shape = tuple(_dim(d) for d in inner.shape.dim)
     dtype = numpy_dtype(inner.elem_type)
     if inner.elem_type == STRING:
         return TensorType(dtype, shape, "string")

@@ -66,9 +66,9 @@ def read(path: Path) -> tuple[ModelProto, str]:
     try:
         model.ParseFromString(content)
     except Exception:  # protobuf's DecodeError, whose package states no types
-        raise ModelError(f"is no ONNX model, or is truncated{_looks_like(content)}", where=str(path), hint=_HINT) from None
+        raise ModelError("is no ONNX model, or is truncated", where=str(path), hint=_looks_like(content)) from None
     if not model.ir_version or not model.HasField("graph") or not (model.opset_import or model.graph.node):
-        raise ModelError(f"is no ONNX model{_looks_like(content)}", where=str(path), hint=_HINT)
+        raise ModelError("is no ONNX model", where=str(path), hint=_looks_like(content))
     if not model.graph.output:
         raise ModelError("the graph has no outputs", where=str(path), hint="truncated, or a training or library model?")
     with _told_of(path):
@@ -114,18 +114,18 @@ def _content(path: Path) -> bytes:
 
 
 def _looks_like(content: bytes) -> str:
-    """What else the file may be."""
+    """What else the file may be, and what to do."""
     if content.startswith(b"version https://git-lfs"):
-        return " (a Git LFS pointer; fetch the file itself)"
+        return "it is a Git LFS pointer: fetch the file itself with git lfs pull"
     if content.startswith(b"PK\x03\x04"):
-        return " (a zip archive, perhaps a PyTorch checkpoint)"
+        return "it is a zip archive, perhaps a PyTorch checkpoint: export it to ONNX"
     if content[4:8] == b"TFL3":
-        return " (a TFLite model)"
+        return "it is a TFLite model: convert it to ONNX"
     if content[4:8] == b"ORTM":
-        return " (an ONNX Runtime .ort file)"
+        return "it is an ONNX Runtime .ort file: give the .onnx that it was made from"
     if content.lstrip()[:1] in (b"<", b"{"):
-        return " (a text file)"
-    return ""
+        return "it is a text file: a model in ONNX format is expected"
+    return _HINT
 
 
 def _findings(model: ModelProto) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,7 @@ def indices(node: Node) -> frozenset[str]:
     return frozenset(_pick(node.inputs, places))
 
 
+@lru_cache(maxsize=2)  # a graph never changes, and every replay asks
 def never_fed(graph: Graph) -> frozenset[str]:
     """Tensors from which a shape parameter is computed, the shape parameters themselves included.
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from bisect_align.errors import OutputError, UsageError
+from bisect_align.result.match import MatchReport
 from bisect_align.result.result import SCHEMA, Result
 from bisect_align.result.schema import schema
 from bisect_align.result.table import to_csv
 
-__all__ = ["RESULT", "TABLE", "check", "from_json", "read", "schema", "to_json", "write"]
+__all__ = ["RESULT", "TABLE", "check", "from_json", "read", "replace_text", "schema", "to_json", "write"]
 
 RESULT = "result.json"
 TABLE = "tensors.csv"
@@ -25,7 +27,7 @@ _ASIDE = ".writing-"
 _UNSEEN = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
-def to_json(result: Result) -> bytes:
+def to_json(result: Result | MatchReport) -> bytes:
     """The result as indented UTF-8 JSON; NaN and the infinities become "nan", "inf", "-inf"."""
     plain = msgspec.json.encode(_plain(msgspec.to_builtins(result)))
     text = msgspec.json.format(plain, indent=2).decode()
@@ -72,16 +74,37 @@ def check(folder: Path) -> None:
     """Raise OutputError unless the folder may be written: it does not exist, is empty, or holds an earlier result.
     Worth asking before a long run.
     """
-    if not folder.exists() and not folder.is_symlink():
-        return
-    if not folder.is_dir():
-        raise OutputError("is no folder", where=str(folder), hint="name another one with -o")
     try:
+        if not _is_there(folder):
+            _check_above(folder)
+            return
+        if not folder.is_dir():
+            raise OutputError("is no folder", where=str(folder), hint="name another one with -o")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise OutputError("may not be written to", where=str(folder), hint="name another folder with -o")
         empty = all(path.name.startswith(_ASIDE) for path in folder.iterdir())
     except OSError as error:
-        raise OutputError(f"cannot be read: {error.strerror}", where=str(folder)) from error
+        raise OutputError(f"cannot be used: {error.strerror}", where=str(folder), hint="name another folder with -o") from error
     if not empty and not _is_result(folder / RESULT):
         raise OutputError("holds something else than an earlier result", where=str(folder), hint="name another folder with -o")
+
+
+def _check_above(folder: Path) -> None:
+    """Raise OutputError unless the folder can be made below what exists."""
+    above = next((path for path in folder.parents if _is_there(path)), folder.parent)
+    if not above.is_dir():
+        raise OutputError(f"cannot be made: {above} is no folder", where=str(folder), hint="name another one with -o")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise OutputError(f"cannot be made: {above} may not be written to", where=str(folder), hint="name another one with -o")
+
+
+def _is_there(path: Path) -> bool:
+    """Whether something bears this name, be it a dangling link. Raises OSError for a name that nothing can bear."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _is_result(file: Path) -> bool:
@@ -92,22 +115,38 @@ def _is_result(file: Path) -> bool:
     return str(head.get("schema", "")).startswith("bisect-align/result/")
 
 
-def write(result: Result, folder: Path) -> None:
-    """Write result.json and tensors.csv; a reader sees the old file or the new one, never a half. Raises OutputError."""
+def write(result: Result, folder: Path, beside: Mapping[str, bytes] | None = None) -> None:
+    """Write result.json and tensors.csv, and what else belongs to the result (beside: file name -> content).
+
+    A reader sees the old file or the new one, never a half. Raises OutputError.
+    """
     check(folder)
+    others = {folder / name: content for name, content in (beside or {}).items()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _replace(folder / RESULT, to_json(result))
-        _replace(folder / TABLE, to_csv(result).encode())
+        _replace({folder / RESULT: to_json(result), folder / TABLE: to_csv(result).encode(), **others})
     except OSError as error:
-        raise OutputError(f"cannot be written: {error.strerror}", where=str(error.filename or folder)) from error
+        hint = "name another folder with -o"
+        raise OutputError(f"cannot be written: {error.strerror or error}", where=str(folder), hint=hint) from error
 
 
-def _replace(file: Path, data: bytes) -> None:
-    aside = file.with_name(f"{_ASIDE}{os.getpid()}-{file.name}")
+def replace_text(file: Path, text: str) -> None:
+    """Write a text file; a reader sees the old one or the new one. Raises OutputError."""
     try:
-        aside.write_bytes(data)
-        aside.replace(file)
+        _replace({file: text.encode("utf-8", "backslashreplace")})
+    except OSError as error:
+        raise OutputError(f"cannot be written: {error.strerror or error}", where=str(file), hint="name another file") from error
+
+
+def _replace(contents: Mapping[Path, bytes]) -> None:
+    """All files are written aside before the first one takes its place: a full disk leaves what was there."""
+    asides = {file: file.with_name(f"{_ASIDE}{os.getpid()}-{file.name}") for file in contents}
+    try:
+        for file, aside in asides.items():
+            aside.write_bytes(contents[file])
+        for file, aside in asides.items():
+            aside.replace(file)
     except BaseException:
-        aside.unlink(missing_ok=True)
+        for aside in asides.values():
+            aside.unlink(missing_ok=True)
         raise

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bisect_align.dumps.catalogue import catalogue
+from bisect_align.dumps.convention import AUTO
+from bisect_align.dumps.convention import load as load_convention
 from bisect_align.dumps.entry import Catalogue, Entry
 from bisect_align.errors import DumpError, MatchError, ModelError, UsageError
 from bisect_align.golden.protocol import Unavailable
@@ -27,6 +29,7 @@ from bisect_align.model.load import Model, load
 from bisect_align.result.result import Figures
 from bisect_align.session.inputs import Inputs, load_inputs
 from bisect_align.session.options import Options
+from bisect_align.session.quant import with_parameters
 
 Array: TypeAlias = NDArray[Any]
 
@@ -70,23 +73,28 @@ def prepare(options: Options) -> Case:
         raise UsageError(
             f"no such precision: {options.precision!r}", where="--precision", hint=f"auto or one of {', '.join(PRECISIONS)}"
         )
+    if options.sample < 0:
+        raise UsageError(f"{options.sample} is no sample", where="--sample", hint="they are counted from 0")
     model = load(options.quantized_model or options.model)
-    found = catalogue(options.target_dump)
+    convention = None if options.convention == AUTO else load_convention(options.convention)
+    found = catalogue(options.target_dump, convention, options.sample)
+    found, said = with_parameters(found, options.quant_params) if options.quant_params else (found, [])
     mapping = read_map(options.map) if options.map else None
     inputs = load_inputs(options.inputs, model.graph, found, options.model)
     overridden = {n: v for n, v in inputs.values.items() if n in model.graph.overridable}
     if overridden:
         graph = model.graph.with_constants(overridden)
         model = Model(graph, model.path, model.sha256, model.warnings)
-    claims = claim(found.entries, model.graph, mapping)
+    try:
+        claims = claim(found.entries, model.graph, mapping, found.rewrites)
+    except MatchError as error:
+        raise MatchError(error.what, where=error.where or str(options.map), hint=error.hint) from None
     memory = options.memory if options.memory is not None else free_memory() // 4
     engine = SegmentEngine(model.graph, memory=memory - memory // CACHE_SHARE)
     case = Case(options, policy, model, found, {e.key: e for e in found.entries}, claims, inputs, engine, memory)
-    case.warnings += [*model.warnings, *found.notes, *inputs.warnings]
+    case.warnings += [*model.warnings, *found.notes, *said, *inputs.warnings]
     if options.quantized_model:
         case.warnings += quantisation_loss(case, load(options.model))
-    if not any(c.tensor in model.graph.order for c in claims.claims):
-        raise nothing_matched(case)
     case.checks += check_inputs(case)
     return case
 
@@ -118,8 +126,11 @@ def read_map(path: Path) -> Mapping[str, str]:
     """The user's map file."""
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as trouble:
-        raise MatchError(f"cannot be read: {trouble}", where=str(path), hint="--map takes a TOML or JSON file") from None
+    except OSError as trouble:
+        why = (trouble.strerror or str(trouble)).lower()
+        raise MatchError(f"cannot be read: {why}", where=str(path), hint="--map takes a TOML or JSON file") from None
+    except UnicodeDecodeError:
+        raise MatchError("is no UTF-8 text", where=str(path), hint="--map takes a TOML or JSON file") from None
     return parse_map(text, name=str(path))
 
 
@@ -135,7 +146,19 @@ def nothing_matched(case: Case, dropped: Mapping[str, str] | None = None) -> Mat
             hint="is it the right model, and the right inputs?",
         )
     tensors = case.model.graph.tensors
-    names = [e.names[0] for e in case.catalogue.entries][:200]
+    if not tensors:
+        return MatchError(
+            "the model computes nothing: it has no nodes, or only constants",
+            where=str(case.options.model),
+            hint="is it the right model?",
+        )
+    names = [e.names[0] for e in case.catalogue.entries if e.key not in case.claims.ignored][:200]
+    if not names:
+        return MatchError(
+            "the map ignores every entry of the dump",
+            where=str(case.options.map),
+            hint="take out lines with an empty tensor name",
+        )
     pairs = []
     for name in names:
         near = difflib.get_close_matches(name, tensors[:2000], 1, 0.3)

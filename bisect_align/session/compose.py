@@ -12,6 +12,7 @@ from bisect_align.dumps.entry import Role
 from bisect_align.golden.protocol import Array
 from bisect_align.judgement.conviction import Finding, Ruling
 from bisect_align.judgement.verdict import Facts, verdict
+from bisect_align.matching.names import NameTables
 from bisect_align.matching.observations import Status
 from bisect_align.metrics.measure import measure
 from bisect_align.model.graph import Graph, Node
@@ -67,7 +68,8 @@ def facts_of(hunt: Hunt) -> Facts:
         return Facts(inputs_differ=True)
     rulings = findings.rulings.values()
     doubtful = any(r.finding in (Finding.FILE, Finding.NAME) for r in rulings)
-    judged = findings.full and hunt.evidence.precision.fitted and all(r.finding is not Finding.UNKNOWN for r in rulings)
+    whole = hunt.evidence.precision.fitted and hunt.evidence.matched.tail is None and hunt.ends_compared()
+    judged = findings.full and whole and all(r.finding is not Finding.UNKNOWN for r in rulings)
     return Facts(
         golden_suspect=bool(findings.golden_suspect),
         convicted=sum(r.finding is Finding.FAULT for r in rulings),
@@ -249,6 +251,7 @@ def rows(hunt: Hunt) -> list[TensorRow]:
     """One row a tensor of the graph."""
     graph, findings = hunt.case.model.graph, hunt.findings
     matched = findings.evidence.matched if findings.evidence else None
+    damaged = unreadable(hunt)
     found = []
     for order, name in enumerate(graph.tensors):
         node = graph.nodes[graph.producer[name]]
@@ -259,7 +262,10 @@ def rows(hunt: Hunt) -> list[TensorRow]:
         elif seen is not None:
             state, reason = State.UNKNOWN, "not compared: the search did not need it"
         else:
-            state, reason = State.UNKNOWN, (matched.unknown.get(name) if matched else None) or "not in the dump"
+            state, reason = (
+                State.UNKNOWN,
+                (matched.unknown.get(name) if matched else None) or damaged.get(name, "not in the dump"),
+            )
         value = ruling.judged.value if ruling else None
         found.append(
             TensorRow(
@@ -278,6 +284,19 @@ def rows(hunt: Hunt) -> list[TensorRow]:
                 score=value,
             )
         )
+    return found
+
+
+def unreadable(hunt: Hunt) -> dict[str, str]:
+    """Tensor -> why the file that bears its name cannot be read."""
+    graph, problems = hunt.case.model.graph, hunt.case.catalogue.problems
+    tables = NameTables(graph.tensors) if problems else None
+    found: dict[str, str] = {}
+    for problem in problems:
+        for name in problem.names:
+            _, tensors = (tables.find(name) if tables else None) or (None, ())
+            if len(tensors) == 1:
+                found.setdefault(tensors[0], f"{problem.source.name} {problem.reason}")
     return found
 
 

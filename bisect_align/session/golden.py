@@ -77,11 +77,11 @@ class Foreign:
         self._entries: dict[str, Entry] = {}
         by_key = {e.key: e for e in found.entries}
         for one in claim(found.entries, graph).claims:
-            if not one.weak:
+            if not one.weak and one.tensor in graph.order:
                 self._entries.setdefault(one.tensor, by_key[one.entry])
         if not self._entries:
             raise MatchError(
-                "no entry is named like a tensor of the model",
+                "no entry is named like a tensor that the model computes",
                 where=str(options.golden_dump),
                 hint="--golden-dump needs exact names",
             )

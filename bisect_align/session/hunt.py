@@ -6,29 +6,22 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import numpy as np
 from numpy.typing import NDArray
 
 from bisect_align.errors import DumpError
 from bisect_align.golden.protocol import Unavailable
-from bisect_align.judgement.conviction import Court, Finding, Ruling
-from bisect_align.judgement.inference import Inferred, infer
-from bisect_align.judgement.judge import Judge
+from bisect_align.judgement.conviction import Finding, Ruling
 from bisect_align.judgement.policy import beyond, state_of
-from bisect_align.judgement.precision import FP16, FP32, LADDER, PRECISIONS, Precision
-from bisect_align.judgement.shadow import NoiseLevel, accumulated_noise
 from bisect_align.judgement.trial import Bench
-from bisect_align.matching.matcher import Matched, Matcher
-from bisect_align.matching.observations import Observations, Status
+from bisect_align.matching.observations import Status
 from bisect_align.metrics.measure import measure
 from bisect_align.model.dtypes import is_float
-from bisect_align.model.graph import Graph
-from bisect_align.model.observed import ObservedGraph, observe
-from bisect_align.model.operators import QUANTISING
-from bisect_align.result.result import Figures, SearchInfo, State
+from bisect_align.model.observed import ObservedGraph
+from bisect_align.result.result import Consumed, Figures, SearchInfo, State
 from bisect_align.search.answer import Crossing, crossings
 from bisect_align.search.bisection import Bisection
-from bisect_align.session.case import CACHE_SHARE, Case, nothing_matched
+from bisect_align.session.case import CACHE_SHARE, Case
+from bisect_align.session.evidence import Evidence, by_name, gather
 from bisect_align.session.golden import Foreign, GoldenValues
 from bisect_align.session.progress import Progress
 
@@ -45,18 +38,6 @@ class Compared:
     state: State
     reason: str
     figures: Figures | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What the dump says, once it is matched: the values, the observed graph, the precision, the noise, and the court to rule by."""
-
-    matched: Matched
-    observations: Observations
-    observed: ObservedGraph
-    precision: Inferred
-    noise: dict[str, NoiseLevel]
-    court: Court
 
 
 @dataclass(slots=True)
@@ -95,52 +76,40 @@ class Hunt:
         """All stages. Raises BisectAlignError; what was found until then stays in `findings`."""
         if any(check.differs for check in self.case.checks):
             return
-        self.findings.evidence = self._gather()
-        if self.case.options.scan:
-            self._scan()
-        else:
-            self._search()
+        if self.case.options.scan or not self._search_by_name():
+            self.findings = Findings(evidence=gather(self.case, self.bench, self.progress))
+            if self.case.options.scan:
+                self._scan()
+            else:
+                self._search()
         if self.golden.foreign is not None:
             self._doubt_golden()
 
     # --- stages -----------------------------------------------------------------------------------------------------------
 
-    def _gather(self) -> Evidence:
-        """Match the dump, infer its precision, measure what that explains."""
-        case, graph = self.case, self.case.model.graph
-        self.progress.stage("matching")
-        matcher = Matcher(graph, case.engine, case.inputs.values, case.catalogue.entries, case.claims, case.memory // CACHE_SHARE)
-        matched = matcher.match()
-        if not matched.placed:
-            raise nothing_matched(case, dict(matched.dropped))
-        observed = observe(graph, matched.placed)
-        self.progress.stage("precision")
-        judges: dict[str, Judge] = {}
+    def _search_by_name(self) -> bool:
+        """Where a sample says that names hold, take them at their word and read only what the search asks for.
 
-        def judge_at(precision: Precision) -> Judge:
-            if precision.name not in judges:
-                judges[precision.name] = Judge(self.bench, matcher.observations, observed.order, precision)
-            return judges[precision.name]
-
-        if case.options.precision != "auto":
-            precision = Inferred(PRECISIONS[case.options.precision], "given by the user", True)
-        else:
-            precision = infer(judge_at, observed.order, candidates(graph))
-        if not precision.fitted:
-            case.warnings.append(f"the precision is not certain, judged as {precision.precision.name} ({precision.evidence})")
-        placed = matched.placed.items()
-        court = Court(
-            judge_at(precision.precision),
-            observed,
-            uncertain=frozenset(t for t, o in placed if o.status in UNCERTAIN),
-            needs_consumer=frozenset(t for t, o in placed if o.claim.weak and o.status is Status.UNSUPPORTED),
-        )
-        self.progress.stage("noise")
-        noise = accumulated_noise(self.bench, case.inputs.values, observed.order, precision.precision)
-        return Evidence(matched, matcher.observations, observed, precision, noise, court)
+        True where that ended in a proof: a culprit whose wrong value was consumed. Anything less needs the whole dump matched.
+        """
+        try:
+            evidence = by_name(self.case, self.bench, self.golden, self.progress)
+            if evidence is None:
+                return False
+            self.findings.evidence = evidence
+            return self._bisect() and all(
+                r.consumed is Consumed.YES for r in self.findings.rulings.values() if r.finding is Finding.FAULT
+            )
+        except DumpError:  # an entry that cannot be read: the full pass says which, and goes on without it
+            return False
 
     def _search(self) -> None:
-        """Bisect while something deep is BAD; judge the crossing, then its ancestors, nearest first; else judge everything."""
+        """Bisect; where that convicts nobody, judge everything."""
+        if not self._bisect():
+            self._scan()
+
+    def _bisect(self) -> bool:
+        """Bisect while something deep is BAD; judge the crossing, then its ancestors, nearest first. True at a conviction."""
         graph = self.evidence.observed
         search = Bisection(graph)
         self.progress.stage("searching")
@@ -155,8 +124,8 @@ class Hunt:
             self.findings.crossings = (answer,)
             for tensor in upwards(graph, answer.tensor):
                 if self._rule(tensor).finding is Finding.FAULT:
-                    return
-        self._scan()
+                    return True
+        return False
 
     def _scan(self) -> None:
         """Rule on every observed region, and compare every observed tensor."""
@@ -209,15 +178,24 @@ class Hunt:
 
     # --- what the verdict asks ------------------------------------------------------------------------------------------------
 
+    def _ends(self) -> list[str]:
+        """The outputs that were compared or, where the dump holds none, the deepest tensors."""
+        compared = self.findings.compared
+        outputs = [t for t in self.case.model.graph.outputs if t in compared]
+        return outputs or [t for t in self.evidence.observed.deepest if t in compared]
+
+    def ends_compared(self) -> bool:
+        """True where the golden had a value for one of the ends at least (a foreign golden may hold a few tensors only)."""
+        return any(self.findings.compared[t].state is not State.UNKNOWN for t in self._ends())
+
     def beyond(self) -> tuple[str, ...]:
         """Outputs (or, where the dump holds none, the deepest tensors) that noise or the user's thresholds do not cover."""
         compared, limits = self.findings.compared, self.case.policy.thresholds
-        outputs = [t for t in self.case.model.graph.outputs if t in compared]
         found = []
-        for tensor in outputs or [t for t in self.evidence.observed.deepest if t in compared]:
+        for tensor in self._ends():
             figures = compared[tensor].figures
-            missed = bool(outputs and figures is not None and limits and beyond(figures, limits))
-            if compared[tensor].state is State.BAD or missed:
+            limited = bool(limits) and figures is not None and tensor in self.case.model.graph.outputs
+            if compared[tensor].state is State.BAD or (limited and figures is not None and beyond(figures, limits)):
                 found.append(tensor)
         return tuple(found)
 
@@ -226,17 +204,6 @@ class Hunt:
         findings = self.findings
         replays = self.case.engine.counters.replays
         return SearchInfo(findings.rounds, findings.passes, len(findings.compared), replays, self.case.options.scan)
-
-
-def candidates(graph: Graph) -> tuple[Precision, ...]:
-    """A QDQ graph holds its quantisation: its floats are judged at a float precision. A half model ran at half or coarser."""
-    ladder: tuple[Precision, ...] = LADDER
-    if any(n.op in QUANTISING for n in graph.nodes):
-        ladder = tuple(p for p in ladder if not p.stepped)
-    if graph.upcast_from is not None:
-        finer = (FP32,) if graph.upcast_from == np.float16 else (FP32, FP16)
-        ladder = tuple(p for p in ladder if p not in finer)
-    return ladder
 
 
 def upwards(graph: ObservedGraph, tensor: str) -> list[str]:

@@ -24,6 +24,7 @@ Dims: TypeAlias = dict[str, int]
 
 BESIDE = ("inputs.npz", "test_data_set_0")
 """Where inputs are looked for beside the model."""
+FED = "give what the model itself was fed, after preprocessing"
 POSITION = re.compile(r"(input|arr)_(?P<k>\d+)")
 """input_<k>.pb of ONNX test data, arr_<k> of numpy.savez without names: the k-th input of the graph."""
 
@@ -191,12 +192,15 @@ def _checked(graph: Graph, entries: dict[str, Entry], source: str) -> Inputs:
     dims: dict[str, tuple[int, str]] = {}
     for name in sorted(graph.inputs, key=lambda name: entries[name].shape is None):  # headerless last: others bind their dims
         kind = _type_of(graph, name)
-        value = _loaded(name, kind, entries[name], {dim: size for dim, (size, _) in dims.items()})
-        if kind is not None and kind.shape is not None:
-            _check_shape(name, value.shape, kind.shape, dims)
-        wanted = kind.dtype if kind is not None else None
-        if wanted is not None and value.dtype != wanted:
-            value = _cast(name, value, wanted, warnings)
+        try:
+            value = _loaded(name, kind, entries[name], {dim: size for dim, (size, _) in dims.items()})
+            if kind is not None and kind.shape is not None:
+                _check_shape(name, value.shape, kind.shape, dims)
+            wanted = kind.dtype if kind is not None else None
+            if wanted is not None and value.dtype != wanted:
+                value = _cast(name, value, wanted, warnings)
+        except InputsError as error:
+            raise InputsError(error.what, where=error.where or str(entries[name].source), hint=error.hint or FED) from error
         values[name] = np.array(value, order="C")
         if is_float(values[name].dtype) and (bad := int(np.sum(~np.isfinite(values[name])))):
             warnings.append(f"input {name!r} holds {bad} values that are not finite")
@@ -249,7 +253,10 @@ def _headerless_shape(name: str, kind: TensorType, entry: Entry, dims: Dims) -> 
 
 def _check_shape(name: str, shape: tuple[int, ...], wanted: Sequence[int | str | None], dims: dict[str, tuple[int, str]]) -> None:
     if len(shape) != len(wanted) or any(isinstance(w, int) and w != s for w, s in zip(wanted, shape, strict=True)):
-        raise InputsError(f"input {name!r} has the shape {list(shape)}, but the model wants {_shape_text(wanted)}")
+        turned = sorted(shape) == sorted(w for w in wanted if isinstance(w, int))
+        hint = "the same sizes in another order: transpose it to the model's layout" if turned else ""
+        what = f"input {name!r} has the shape {list(shape)}, but the model wants {_shape_text(wanted)}"
+        raise InputsError(what, hint=hint)
     for size, dim in zip(shape, wanted, strict=True):
         if isinstance(dim, str):
             bound, by = dims.setdefault(dim, (size, name))
@@ -261,7 +268,8 @@ def _check_shape(name: str, shape: tuple[int, ...], wanted: Sequence[int | str |
 def _cast(name: str, value: Array, wanted: np.dtype[Any], warnings: list[str]) -> Array:
     """To the model's type: silently where nothing is lost, with a warning where floats are rounded, else InputsError."""
     have = value.dtype
-    refusal = InputsError(f"input {name!r} is {have.name}, but the model wants {wanted.name}")
+    called = "text" if have.kind in "US" else have.name
+    refusal = InputsError(f"input {name!r} is {called}, but the model wants {wanted.name}")
     if have.kind in "USOc" or wanted.kind in "USOc":
         if have.kind == wanted.kind == "c" or (have.kind in "US" and wanted.kind in "USO"):
             return value.astype(wanted)

@@ -11,8 +11,10 @@ from pathlib import Path
 class Options:
     """precision: auto, fp32, tf32, fp16, bf16 or int8. policy: calibrated, classic or classic:loose. thresholds: metric -> limit.
 
-    quantized_model: the QDQ or QOperator twin that the target ran; regions are judged against it. memory: bytes for cached
-    sessions and loaded tensors (None: a quarter of what is free). out: where the result is written.
+    quantized_model: the QDQ or QOperator twin that the target ran; regions are judged against it. quant_params: JSON file of
+    scales for integer entries. memory: bytes for cached sessions and loaded tensors (None: a quarter of what is free). out: where
+    the result is written. convention: name or TOML file of the rules to read the dump by; auto: those whose marks it bears.
+    sample: which one of a dump of several, from 0.
     """
 
     model: Path
@@ -20,8 +22,11 @@ class Options:
     inputs: Path | None = None
     out: Path | None = None
     map: Path | None = None
+    convention: str = "auto"
+    sample: int = 0
     golden_dump: Path | None = None
     quantized_model: Path | None = None
+    quant_params: Path | None = None
     precision: str = "auto"
     policy: str = "calibrated"
     thresholds: Mapping[str, float] = field(default_factory=dict)

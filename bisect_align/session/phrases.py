@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect_align.judgement.conviction import Finding
-from bisect_align.result.result import Consumed, Culprit, Kind, Verdict
+from bisect_align.result.result import Consumed, Culprit, Kind, State, Verdict
 from bisect_align.session.hunt import Hunt
 
 KINDS = {
@@ -17,6 +17,8 @@ KINDS = {
 def percent(x: float | None) -> str:
     if x is None:
         return "unknown"
+    if x == float("inf"):
+        return "infinite (the golden is all zero)"
     return f"{100 * x:.3g} %" if x >= 1e-4 else f"{x:.2g}"
 
 
@@ -32,10 +34,16 @@ def where(culprit: Culprit) -> str:
 
 def compared(hunt: Hunt) -> str:
     """n of m, and the outputs that were not there."""
-    graph, placed = hunt.case.model.graph, hunt.evidence.matched.placed
+    graph = hunt.case.model.graph
+    placed = hunt.evidence.matched.placed
+    known = {t for t, c in hunt.findings.compared.items() if c.state is not State.UNKNOWN}
     missing = [o for o in graph.outputs if o in graph.order and o not in placed]
-    text = f"{len(placed)} of {len(graph.tensors)} tensors were compared"
-    return text + (f"; not in the dump: output {', '.join(map(repr, missing[:3]))}" if missing else "")
+    unknown = [o for o in graph.outputs if o in placed and o not in known]
+    parts = [f"{len(known)} of {len(graph.tensors)} tensors were compared"]
+    for what, names in (("not in the dump", missing), ("not compared", unknown)):
+        if names:
+            parts.append(f"{what}: output {', '.join(map(repr, names[:3]))}")
+    return "; ".join(parts)
 
 
 def summary(hunt: Hunt, name: Verdict, culprits: tuple[Culprit, ...]) -> str:
@@ -56,27 +64,34 @@ def summary(hunt: Hunt, name: Verdict, culprits: tuple[Culprit, ...]) -> str:
         return f"A file of the dump is suspect, not an operator: {entry!r} is not the value of {ruling.tensor!r} that its consumers read."
     beyond = hunt.beyond()
     if name is Verdict.UNDECIDED:
-        return f"Undecided: {_undecided(hunt, beyond)}; {compared(hunt)}."
+        return sentence(f"{_undecided(hunt, beyond)}; {compared(hunt)}.")
     if name is Verdict.ACCUMULATION:
         return (
             f"No operator is at fault, but errors accumulate to {_worst(hunt)} at {beyond[0]!r}, "
             f"more than noise explains or you allow; {compared(hunt)}."
         )
     precision = hunt.evidence.precision.precision.name
-    return f"Aligned: every region does what {precision} explains, the outputs are within {_worst(hunt)}; {compared(hunt)}."
+    return f"Every region does what {precision} explains, the outputs are within {_worst(hunt)}; {compared(hunt)}."
+
+
+def sentence(text: str) -> str:
+    """With a capital at its head (names in quotes stay as they are)."""
+    return text[:1].upper() + text[1:]
 
 
 def _fault(hunt: Hunt, culprits: tuple[Culprit, ...]) -> str:
     first = culprits[0]
     subject = where(first)
     size = ""
-    if first.kind is not Kind.WRONG_SHAPE:
+    if first.kind is Kind.NON_FINITE:
+        size = f": {hunt.findings.rulings[first.region.output].judged.score.note}"
+    elif first.kind is not Kind.WRONG_SHAPE:
         introduced, noise = percent(first.introduced.rel_l2), percent(first.noise.expected)
         size = f": introduced error {introduced}, {first.noise.precision} noise explains {noise}"
     consumed = ", and what follows was computed from it" if first.certificate.consumed is Consumed.YES else ""
     more = f" ({len(culprits)} culprits in all)" if len(culprits) > 1 else ""
     whole = ", the whole model (the dump holds nothing in between)" if _whole(hunt, first) else ""
-    return f"{subject[0].upper()}{subject[1:]} at {first.region.output!r}{whole} {KINDS[first.kind]}{size}{consumed}{more}."
+    return sentence(f"{subject} at {first.region.output!r}{whole} {KINDS[first.kind]}{size}{consumed}{more}.")
 
 
 def _undecided(hunt: Hunt, beyond: tuple[str, ...]) -> str:

@@ -115,3 +115,35 @@ def test_logs_are_ignored_and_binary_is_no_text(tmp_path: Path) -> None:
     assert [entry.key for entry in found.entries] == ["x.txt"]
     assert found.ignored == ("1 .txt (run.txt)",)
     assert [(problem.names, problem.reason) for problem in found.problems] == [(("y",), "is no text")]
+
+
+@pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        (b"0.000001\n-1.500000\nnan\n", 1e-6),
+        (b"0.0000 12.2500", 1e-4),
+        (b"0.5\n0.25\n", 0.0),
+        (b"1e-05\n2e-07\n", 0.0),
+        (b"3\n4\n", 0.0),
+    ],
+)
+def test_a_text_of_equal_decimals_tells_its_step(tmp_path: Path, text: bytes, step: float) -> None:
+    assert one(tmp_path, "x.txt", text).step == pytest.approx(step)
+
+
+@pytest.mark.parametrize("name", ["conv1", "conv1.bin"])
+def test_an_npy_is_known_by_its_first_bytes(tmp_path: Path, name: str) -> None:
+    array = np.arange(6, dtype=np.float16).reshape(2, 3)
+    np.save(tmp_path / "made.npy", array)
+    data = (tmp_path / "made.npy").read_bytes()
+    (tmp_path / "made.npy").unlink()
+    entry = one(tmp_path, name, data)
+    assert entry.shape == (2, 3)
+    np.testing.assert_array_equal(entry.load(), array)
+
+
+def test_a_text_without_an_ending_is_read_where_it_holds_numbers_only(tmp_path: Path) -> None:
+    (tmp_path / "README").write_text("one 2 three\n")
+    (tmp_path / "pid").write_bytes(b"\0\1")
+    (tmp_path / "lock").write_bytes(b"")
+    assert one(tmp_path, "conv1", b"1 2 3\n4 5 6\n").load(FLOAT).tolist() == [[1, 2, 3], [4, 5, 6]]

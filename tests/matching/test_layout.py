@@ -25,7 +25,7 @@ def numbered(shape: tuple[int, ...]) -> NDArray[Any]:
 def related(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """A tensor's shape and one that an entry may have: dims in another order, without 1s, flattened, blocked or padded."""
     tensor = draw(shapes)
-    kind = draw(st.sampled_from(["same", "order", "flat", "squeezed", "blocks", "padded", "any"]))
+    kind = draw(st.sampled_from(["same", "order", "flat", "squeezed", "blocks", "padded", "tiles", "folded", "any"]))
     if kind == "order":
         return tuple(draw(st.permutations(tensor))), tensor
     if kind == "flat":
@@ -34,6 +34,22 @@ def related(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return tuple(size for size in tensor if size != 1), tensor
     if kind == "any":
         return draw(shapes), tensor
+    if kind == "tiles" and len(tensor) >= 2:
+        tensor = (*tensor[:-2], draw(st.integers(1, 40)), draw(st.integers(1, 40)))
+        high, wide = -(-tensor[-2] // 16), -(-tensor[-1] // (width := draw(st.sampled_from([16, 32]))))
+        stack = tensor[:-2]
+        stored = [
+            (*stack, wide, high, 16, width),
+            (*stack, high * 16, wide * width),
+            (math.prod(stack) * high * wide * 16 * width,),
+        ]
+        return draw(st.sampled_from(stored)), tensor
+    if kind == "folded" and len(tensor) >= 3:
+        axis = draw(st.integers(2, len(tensor) - 1))
+        return (*tensor[1:axis], tensor[0] * tensor[axis], *tensor[axis + 1 :]), tensor
+    if kind == "blocks" and len(tensor) == 5:
+        batch, channels, depth, height, width = tensor
+        return (batch, depth, -(-channels // 4), height, width, 4), tensor
     if kind in ("blocks", "padded") and len(tensor) == 4:
         batch, channels, height, width = tensor
         block = draw(st.sampled_from([4, 8, 16]))
@@ -137,6 +153,16 @@ def test_fixes_that_do_not_meet_are_refused() -> None:
         ((1, 16, 5, 7), (1, 3, 5, 7), "crop", True),
         ((5, 7, 16), (1, 3, 5, 7), "CL crop", True),
         ((1, 16, 1, 1), (1, 10), "crop", True),
+        ((1, 4, 3, 5, 7, 16), (1, 40, 4, 5, 7), "NDC1HWC0", True),
+        ((2, 5, 1, 6, 7, 16), (2, 3, 5, 6, 7), "NDC1HWC0", True),
+        ((2, 2, 2, 6, 7, 16), (2, 30, 2, 6, 7), "NDC1HWC0", False),  # which 2 is the groups, the shape does not show
+        ((2, 3, 16, 16), (41, 30), "FRACTAL_NZ", True),
+        ((1, 2, 16, 32), (20, 30), "FRACTAL_NZ", True),
+        ((2, 4, 1, 1, 16, 16), (2, 4, 7, 9), "FRACTAL_NZ", True),
+        ((48, 32), (48, 32), "nz16", False),
+        ((1536,), (41, 30), "nz16", False),
+        ((1, 3, 10, 7), (2, 3, 5, 7), "fold2", True),
+        ((3, 5, 14), (2, 3, 5, 7), "fold3", True),
     ],
 )
 def test_kinds_of_layout(entry: tuple[int, ...], tensor: tuple[int, ...], label: str, shown: bool) -> None:
@@ -160,6 +186,40 @@ def test_blocked_channels_come_back(batch: int, channels: int, height: int, widt
     padded = blocks.shape[1] * block
     for stored in (blocks, blocks.reshape(batch, padded, height, width), blocks.ravel()):
         assert any(np.array_equal(fix.apply(stored), golden) for fix in fixes(stored.shape, golden.shape))
+
+
+def tiled(golden: NDArray[Any], width: int) -> NDArray[Any]:
+    """FRACTAL_NZ as a matrix unit writes it: rows padded to 16, columns to `width`; tile columns outermost. Padding is -1."""
+    *stack, rows, columns = golden.shape
+    high, wide = -(-rows // 16), -(-columns // width)
+    padded = np.full((*stack, high * 16, wide * width), -1, golden.dtype)
+    padded[..., :rows, :columns] = golden
+    tiles = padded.reshape(*stack, high, 16, wide, width)
+    return np.ascontiguousarray(np.moveaxis(tiles, -2, len(stack)))
+
+
+@given(st.lists(st.integers(1, 3), max_size=2), st.integers(1, 50), st.integers(1, 50), st.sampled_from([16, 32]), st.booleans())
+def test_tiled_matrices_come_back(stack: list[int], rows: int, columns: int, width: int, flat: bool) -> None:
+    golden = numbered((*stack, rows, columns))
+    stored = tiled(golden, width)
+    stored = stored.ravel() if flat else stored
+    assert any(np.array_equal(fix.apply(stored), golden) for fix in fixes(stored.shape, golden.shape))
+
+
+@given(st.integers(1, 2), st.integers(1, 20), st.integers(1, 3), st.integers(1, 4), st.integers(1, 4), st.sampled_from([8, 16]))
+def test_blocked_volumes_come_back(batch: int, channels: int, depth: int, height: int, width: int, block: int) -> None:
+    golden = 1 + numbered((batch, channels, depth, height, width))
+    slices = [blocked(golden[:, :, k], block) for k in range(depth)]
+    stored = np.stack(slices, axis=1)  # N, D, C1, H, W, C0
+    assert any(np.array_equal(fix.apply(stored), golden) for fix in fixes(stored.shape, golden.shape))
+
+
+@given(st.lists(st.integers(1, 4), min_size=3, max_size=5), st.data())
+def test_a_folded_batch_comes_back(shape: list[int], data: st.DataObject) -> None:
+    """The samples side by side along one axis."""
+    golden = numbered(tuple(shape))
+    stored = np.concatenate(list(golden), axis=data.draw(st.integers(1, len(shape) - 2)))
+    assert any(np.array_equal(fix.apply(stored), golden) for fix in fixes(stored.shape, golden.shape))
 
 
 @pytest.mark.parametrize(

@@ -67,4 +67,4 @@ def test_unknown_names_offer_the_nearest() -> None:
         check_map({"conv1": "conv1/Conv_output_0"}, entries, tensors)
     with pytest.raises(MatchError) as caught:
         check_map({"conv1": "qqqqqq"}, entries, tensors)
-    assert caught.value.hint == ""
+    assert caught.value.hint == "there is /conv1/Conv_output_0, logits"

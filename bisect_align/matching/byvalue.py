@@ -1,0 +1,284 @@
+"""Entries without a usable name, matched by value: one to one, unambiguous, in graph order, and never a proof by themselves.
+
+Fingerprints (size, norm, extremes) prune; only the few pairs that are left are compared in full. An entry is accepted at a tensor
+when it fits the prediction, no other tensor of another value fits nearly as well, no other entry competes, and the agreement carries
+enough bits to be no accident. Constants, ties and tiny tensors stay unmatched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bisect_align.dumps.entry import Entry
+from bisect_align.errors import DumpError
+from bisect_align.golden.protocol import Golden, Unavailable, Value
+from bisect_align.matching.fit import BETTER, LOOSEST, Fit, Tolerance, Votes, carries_evidence, fit, learn, read, reorders
+from bisect_align.matching.layout import fixes
+from bisect_align.matching.observations import Observations
+from bisect_align.metrics.inner import inner
+from bisect_align.model.dtypes import is_float
+from bisect_align.model.graph import Graph
+from bisect_align.model.region import region
+
+Array: TypeAlias = NDArray[Any]
+
+BITS = 24.0  # least evidence of an accepted pair: min(size, 64) * log2(1 / residual)
+BITS_ELEMENTS = 64
+CANDIDATES = 64  # tensors compared in full with one entry
+SMALL, NEAR = 8, 8  # so few elements only count where the prediction stands on target values this many nodes above
+IN_ORDER = 0.93  # share of matches in graph order from which the file order counts as evidence
+STRAY = 8  # nodes by which a match may break that order
+
+# The range that an operator's output cannot leave, whatever its input: tells the value before a clamp from the one after it.
+RANGES = {"Relu": (0.0, np.inf), "Sigmoid": (0.0, 1.0), "HardSigmoid": (0.0, 1.0), "Softmax": (0.0, 1.0), "Tanh": (-1.0, 1.0)}
+
+
+@dataclass(frozen=True, slots=True)
+class Print:
+    """What two layouts of the same values share. digest: of the bytes in C order (equal for Identity and Reshape)."""
+
+    size: int
+    norm: float
+    low: float
+    high: float
+    digest: bytes
+
+
+def fingerprint(values: Array) -> Print | None:
+    """None for values that carry no evidence."""
+    if not is_float(values.dtype) or not carries_evidence(values):
+        return None
+    flat = values.reshape(-1).astype(np.float32)
+    finite = flat[np.isfinite(flat)]
+    norm = float(np.sqrt(inner(finite.astype(np.float64), finite.astype(np.float64))))
+    digest = hashlib.blake2b(flat.tobytes(), digest_size=16).digest()
+    return Print(flat.size, norm, float(finite.min()), float(finite.max()), digest)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Nearness:
+    """How an entry compares with a tensor: the residual, and whether it took a reordering of axes to get there."""
+
+    residual: float
+    moved: bool
+
+
+@dataclass(slots=True)
+class Pool:
+    """Free entries, grouped by equal values in equal order: the first of a group stands for all. twins: the others -> the first."""
+
+    entries: dict[str, Print] = field(default_factory=dict)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    twins: dict[str, str] = field(default_factory=dict)
+
+
+def pool_of(entries: Iterable[Entry]) -> Pool:
+    """Read each entry once; integers without scales and unreadable ones are left out."""
+    pool = Pool()
+    seen: dict[bytes, str] = {}
+    for entry in entries:
+        try:
+            values = values_of(entry)
+        except DumpError:
+            continue
+        found = fingerprint(values) if values is not None else None
+        if values is None or found is None:
+            continue
+        first = seen.setdefault(found.digest, entry.key)
+        if first != entry.key:
+            pool.twins[entry.key] = first
+        else:
+            pool.entries[entry.key], pool.shapes[entry.key] = found, values.shape
+    return pool
+
+
+def values_of(entry: Entry) -> Array | None:
+    """The entry as float32; None where it says that it is no real tensor, or is headerless (its name must tell its tensor)."""
+    if entry.dtype is None or entry.shape is None:
+        return None
+    if not is_float(entry.dtype) and entry.quant is None:
+        return None
+    return read(entry, np.dtype(np.float32), entry.shape)
+
+
+class ByValue:
+    """Rounds of matching by value over one pool. placed: tensors that have an entry already (their values are fed)."""
+
+    def __init__(
+        self, graph: Graph, engine: Golden, inputs: Mapping[str, Array], observations: Observations, pool: Pool, votes: Votes
+    ) -> None:
+        self.graph, self.engine, self.inputs = graph, engine, inputs
+        self.observations, self.pool, self.votes = observations, pool, votes
+
+    def round(self, steering: Collection[str], tolerance: Tolerance | None) -> tuple[dict[str, tuple[str, float]], Tolerance]:
+        """New matches: entry -> (tensor, residual). tolerance: None where the dump has taught none yet; the one used is returned."""
+        prints = self._predictions(steering)
+        wanted = self._candidates(prints)
+        table = self._compare(wanted)
+        best = [min(row.values()).residual for row in table.values() if row]
+        used = tolerance or (learn(best) if best else LOOSEST)
+        return self._accept(table, prints, used), used
+
+    def _feed(self, name: str) -> Array | None:
+        return self.observations.value(name) if name in self.observations.placed else None
+
+    def _predictions(self, steering: Collection[str]) -> dict[str, Print]:
+        prints: dict[str, Print] = {}
+
+        def hook(name: str, predicted: Value) -> Array | None:
+            fed = self._feed(name)
+            if fed is None and not isinstance(predicted, Unavailable) and name not in steering:
+                found = fingerprint(predicted) if is_float(predicted.dtype) else None
+                if found is not None:
+                    prints[name] = found
+                    self._shapes[name] = predicted.shape
+            return fed
+
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        self.engine.local(self.inputs, hook)
+        return prints
+
+    def _candidates(self, prints: Mapping[str, Print]) -> dict[str, list[str]]:
+        """tensor -> entries worth comparing: same size and a norm within the loosest tolerance, or a layout that crops padding."""
+        by_size: dict[int, list[tuple[float, str]]] = defaultdict(list)
+        for name, p in prints.items():
+            by_size[p.size].append((p.norm, name))
+        for row in by_size.values():
+            row.sort()
+        wanted: dict[str, list[str]] = defaultdict(list)
+        slack = LOOSEST.fits / 2
+        for entry, p in self.pool.entries.items():
+            row = by_size.get(p.size, [])
+            low, high = bisect_left(row, (p.norm / (1 + slack), "")), bisect_right(row, (p.norm / (1 - slack), "\uffff"))
+            near = sorted(row[low:high], key=lambda r: abs(r[0] - p.norm))[:CANDIDATES]
+            padded = [
+                n for size, others in by_size.items() if p.size / 2.5 < size < p.size for _, n in others
+                if fixes(self.pool.shapes[entry], self._shapes[n])
+            ]  # fmt: skip
+            for name in [n for _, n in near] + padded[:CANDIDATES]:
+                wanted[name].append(entry)
+        return wanted
+
+    def _compare(self, wanted: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Nearness]]:
+        """entry -> tensor -> how near it is under its best believable layout."""
+        table: dict[str, dict[str, Nearness]] = defaultdict(dict)
+
+        def hook(name: str, predicted: Value) -> Array | None:
+            if not isinstance(predicted, Unavailable):
+                for entry in wanted.get(name, ()):
+                    got = self.fit(entry, name, predicted)
+                    if got is not None:
+                        table[entry][name] = Nearness(got.residual, reorders(got.fix.label))
+            return self._feed(name)
+
+        self.engine.local(self.inputs, hook)
+        return table
+
+    def fit(self, entry: str, name: str, predicted: Array) -> Fit | None:
+        """An entry of the pool as a tensor; None where no layout or the operator's own range speaks against it."""
+        try:
+            values = values_of(self.observations.entries[entry])
+        except DumpError:
+            return None
+        got = fit(values, predicted, self.votes, LOOSEST, vote=True) if values is not None else None
+        return got if got is not None and self._in_range(entry, name, got) else None
+
+    def _in_range(self, entry: str, name: str, got: Fit) -> bool:
+        node = self.graph.nodes[self.graph.producer[name]]
+        low, high = RANGES.get(node.op, (-np.inf, np.inf))
+        finite = got.values[np.isfinite(got.values)]
+        if not finite.size:
+            return True
+        slack = 1e-3 * max(1e-6, float(np.abs(finite).max()))
+        return bool(finite.min() >= low - slack and finite.max() <= high + slack)
+
+    def _accept(
+        self, table: Mapping[str, Mapping[str, Nearness]], prints: Mapping[str, Print], tolerance: Tolerance
+    ) -> dict[str, tuple[str, float]]:
+        rivals: dict[str, list[tuple[Nearness, str]]] = defaultdict(list)
+        for entry, row in table.items():
+            for name, near in row.items():
+                rivals[name].append((near, entry))
+        found: dict[str, tuple[str, float]] = {}
+        taken: set[str] = set()
+        for entry, row in sorted(table.items(), key=lambda item: (min(item[1].values()), item[0])):
+            chosen = self._choose(row, prints, tolerance, taken)
+            if chosen is None:
+                continue
+            mine = row[chosen]
+            limit = max(BETTER * mine.residual, tolerance.tie)
+            others = (near for near, other in rivals[chosen] if other != entry and other not in found)
+            # of two entries that fit equally, the one in the tensor's own order of axes is the tensor
+            if any(near.residual <= limit and near.moved <= mine.moved for near in others):
+                continue
+            found[entry] = (chosen, mine.residual)
+            taken.add(chosen)
+        return self._in_order(found)
+
+    def _choose(
+        self, row: Mapping[str, Nearness], prints: Mapping[str, Print], tolerance: Tolerance, taken: Collection[str]
+    ) -> str | None:
+        free = {n: near for n, near in row.items() if n not in taken}
+        if not free:
+            return None
+        best = min(free, key=lambda n: free[n])
+        r = free[best].residual
+        if prints[best].size < SMALL and len(region(self.graph, best, self.observations).nodes) > NEAR:
+            return None
+        if r > tolerance.fits / 2 or min(prints[best].size, BITS_ELEMENTS) * np.log2(1 / max(r, 2.0**-24)) < BITS:
+            return None
+        near = [n for n, x in row.items() if x.residual <= max(BETTER * r, tolerance.tie)]
+        # a tensor and its transposition hold the same values: the one whose order of axes the entry has
+        near = [n for n in near if not row[n].moved] or near
+        if len({prints[n].digest for n in near}) > 1:
+            return None
+        # equal values all the way (Identity, Reshape, a Relu that does nothing): the deepest that is free
+        return max((n for n in near if n in free), key=lambda n: self.graph.order[n], default=None)
+
+    def _in_order(self, found: dict[str, tuple[str, float]]) -> dict[str, tuple[str, float]]:
+        """Withdraw matches that break an order which nearly all others keep."""
+        order = {e: o for e in found if (o := self.observations.entries[e].order) is not None}
+        if len(order) < len(found) or len(found) < STRAY:
+            return found
+        line = sorted(found, key=lambda e: order[e])
+        places = [self.graph.order[found[e][0]] for e in line]
+        kept = longest_rising(places)
+        if len(kept) < IN_ORDER * len(line):
+            return found
+        fine: dict[str, tuple[str, float]] = {}
+        inside = set(kept)
+        for i, entry in enumerate(line):
+            before = max((places[k] for k in kept if k < i), default=-1)
+            after = min((places[k] for k in kept if k > i), default=len(self.graph.tensors))
+            if i in inside or before - STRAY <= places[i] <= after + STRAY:
+                fine[entry] = found[entry]
+        return fine
+
+
+def longest_rising(values: Sequence[int]) -> list[int]:
+    """Indices of a longest non-decreasing subsequence. O(n log n)."""
+    tails: list[int] = []
+    tail_values: list[int] = []
+    before = [-1] * len(values)
+    for i, v in enumerate(values):
+        at = bisect_right(tail_values, v)
+        before[i] = tails[at - 1] if at else -1
+        if at == len(tails):
+            tails.append(i)
+            tail_values.append(v)
+        else:
+            tails[at], tail_values[at] = i, v
+    found = []
+    i = tails[-1] if tails else -1
+    while i >= 0:
+        found.append(i)
+        i = before[i]
+    return found[::-1]

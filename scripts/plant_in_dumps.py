@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""Plant faults in real healthy dumps and see whether they are found where they are.
+
+    python scripts/plant_in_dumps.py [CORPUS] [--faults 20] [--only WORD] [--file-only] [--seed 0]
+
+For each healthy case under CORPUS (default: models/healthy) faults are planted at random matched tensors: scaled by 1.1, shifted by
+one, strongest channel zeroed, one NaN. A fault propagates: whatever is computed from it is computed again from the wrong value, plus
+what the healthy target itself had introduced there. With --file-only one entry changes and nothing follows from it.
+
+right     fault, and the first culprit's region holds the planted node (file only: dump-suspect, or nobody accused)
+undecided no accusation, and no "aligned" either
+missed    aligned
+wrong     somebody healthy is accused first
+Only faults that change the tensor by at least 8 times what the healthy target introduced there count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bisect_align.dumps.entry import Entry, Role
+from bisect_align.errors import BisectAlignError
+from bisect_align.golden.protocol import Unavailable
+from bisect_align.matching.matcher import Matcher
+from bisect_align.matching.observations import Observation, Observations
+from bisect_align.model.dtypes import is_float
+from bisect_align.model.region import region
+from bisect_align.result.result import Verdict
+from bisect_align.session.case import Case, prepare
+from bisect_align.session.compose import compose
+from bisect_align.session.hunt import Hunt
+from bisect_align.session.options import Options
+from bisect_align.session.progress import SILENT
+
+Array = np.ndarray[Any, Any]
+EFFECT = 8.0
+SMALLEST = 16  # elements of a tensor that a fault is planted in
+KINDS = ("scale", "shift", "channel", "nan")
+
+
+def plant(kind: str, values: Array) -> Array:
+    """The faulty values."""
+    x = values.astype(np.float32).copy()
+    if kind == "scale":
+        return x * np.float32(1.1)
+    if kind == "shift":
+        return np.roll(x, 1, axis=-1 if x.shape[-1] > 1 else int(np.argmax(x.shape)))
+    if kind == "channel":
+        axis = 1 if x.ndim > 2 and x.shape[1] > 1 else int(np.argmax(x.shape))
+        strongest = int(np.argmax(np.square(np.moveaxis(x, axis, 0)).reshape(x.shape[axis], -1).sum(1)))
+        np.moveaxis(x, axis, 0)[strongest] = 0
+        return x
+    x.reshape(-1)[x.size // 2] = np.nan
+    return x
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A healthy dump with its match: what faults are planted in."""
+
+    name: str
+    options: Options
+    case: Case
+    placed: dict[str, Observation]
+    values: dict[str, Array]
+    introduced: dict[str, Array]
+    twins: dict[str, str]
+
+
+def ground(name: str, options: Options) -> Ground:
+    case = prepare(options)
+    graph = case.model.graph
+    matcher = Matcher(graph, case.engine, case.inputs.values, case.catalogue.entries, case.claims)
+    matched = matcher.match()
+    placed = dict(matched.placed)
+    values = {t: np.array(matcher.observations.value(t)) for t in placed}
+    introduced = {}
+    for tensor in placed:
+        predicted = replayed(case, tensor, placed, values)
+        if predicted is not None and predicted.shape == values[tensor].shape and is_float(predicted.dtype):
+            introduced[tensor] = values[tensor].astype(np.float64) - predicted
+    return Ground(name, options, case, placed, values, introduced, dict(matched.twins))
+
+
+def replayed(case: Case, tensor: str, placed: dict[str, Observation], values: dict[str, Array]) -> Array | None:
+    observed = Observations({}, case.inputs.values, placed)
+    area = region(case.model.graph, tensor, observed)
+    feeds = {b: values[b] if b in values else case.inputs.values[b] for b in area.boundary}
+    got = case.engine.replay(area.nodes, feeds, [tensor])[tensor]
+    return None if isinstance(got, Unavailable) else got
+
+
+def propagate(found: Ground, tensor: str, wrong: Array) -> dict[str, Array]:
+    """Every observed value after the fault: below it, computed again plus the healthy residual."""
+    values = {**found.values, tensor: wrong.astype(found.values[tensor].dtype)}
+    dirty = {tensor}
+    observed = Observations({}, found.case.inputs.values, found.placed)
+    for name in found.case.model.graph.tensors:
+        if name not in found.placed or name == tensor:
+            continue
+        area = region(found.case.model.graph, name, observed)
+        if not dirty & set(area.boundary):
+            continue
+        predicted = replayed(found.case, name, found.placed, values)
+        if predicted is None or predicted.shape != values[name].shape:
+            continue
+        dirty.add(name)
+        extra = found.introduced.get(name)
+        values[name] = (predicted + extra).astype(predicted.dtype) if extra is not None else predicted
+    return {name: values[name] for name in dirty}
+
+
+def stored(entry: Entry, seen: Observation, values: Array) -> Entry | None:
+    """The entry as the target would have written these values; None where its layout cannot be undone."""
+    try:
+        raw = values if seen.fix is None else seen.fix.invert(values)
+    except ValueError:
+        return None
+    if entry.quant is not None and entry.dtype is not None and entry.dtype.kind in "iu":
+        limits = np.iinfo(entry.dtype)
+        codes = np.rint(np.nan_to_num(raw / np.asarray(entry.quant.scale))) + np.asarray(entry.quant.zero_point)
+        raw = np.clip(codes, limits.min, limits.max).astype(entry.dtype)
+    elif entry.dtype is not None:
+        raw = raw.astype(entry.dtype)
+    shaped = raw.reshape(entry.shape) if entry.shape is not None else raw
+    return replace(entry, reader=lambda _expect: shaped)
+
+
+def trial(found: Ground, changed: dict[str, Array]) -> Hunt | None:
+    """The judge on the changed dump."""
+    by_key = {e.key: e for e in found.case.catalogue.entries}
+    for tensor, values in changed.items():
+        seen = found.placed[tensor]
+        fresh = stored(by_key[seen.claim.entry], seen, values)
+        if fresh is None:
+            return None
+        by_key[fresh.key] = fresh
+        for twin, first in found.twins.items():
+            shape, dtype = by_key[twin].shape, by_key[twin].dtype
+            if first == fresh.key and shape is not None and dtype is not None:
+                copy = fresh.load(None).reshape(shape).astype(dtype)
+                by_key[twin] = replace(by_key[twin], reader=lambda _expect, copy=copy: copy)
+    # values that are in no ONNX graph cannot be computed again: a dump that held both would be no run of anything
+    kept = {o.claim.entry for o in found.placed.values()} | set(found.twins)
+    names = {c.entry for c in (*found.case.claims.claims, *found.case.claims.weights) if c.tensor not in found.case.model.graph.order}
+    by_key = {k: e for k, e in by_key.items() if k in kept or k in names or e.role is not Role.TARGET}
+    case = prepare(found.options)
+    case.entries = by_key
+    case.catalogue = replace(case.catalogue, entries=tuple(by_key.values()))
+    hunt = Hunt(case, SILENT)
+    hunt.run()
+    return hunt
+
+
+def outcome(hunt: Hunt, tensor: str, *, file_only: bool) -> str:
+    result = compose(hunt, 0.0)
+    node = hunt.case.model.graph.producer[tensor]
+    if result.verdict is Verdict.FAULT:
+        first = result.culprits[0].region
+        held = first.output == tensor or node in {n.index for n in first.nodes}
+        return "right" if held and not file_only else "wrong"
+    if result.verdict is Verdict.DUMP_SUSPECT:
+        named = {e.tensor for e in result.suspected_entries}
+        return "right" if file_only and named == {tensor} else "wrong"
+    if file_only:
+        return "right"
+    return "missed" if result.verdict is Verdict.ALIGNED else "undecided"
+
+
+def run_case(file: Path, count: int, seed: int, *, file_only: bool) -> Counter[str]:
+    truth = json.loads(file.read_text())
+    folder = file.parent
+    twin = truth.get("quantised_model")
+    options = Options(
+        model=folder / truth["model"],
+        target_dump=folder / truth["dump"],
+        inputs=folder / truth["inputs"] if truth.get("inputs") else None,
+        quantized_model=folder / twin if twin else None,
+    )
+    tally: Counter[str] = Counter()
+    try:
+        found = ground(truth["name"], options)
+    except BisectAlignError as trouble:
+        print(f"{truth['name']}: {trouble}")
+        return tally
+    rng = np.random.default_rng(seed)
+    places = [t for t in found.introduced if found.values[t].size >= SMALLEST and found.placed[t].supported]
+    rng.shuffle(places)
+    for i, tensor in enumerate(places[: 3 * count]):
+        if tally.total() >= count:
+            break
+        kind = KINDS[i % len(KINDS)]
+        wrong = plant(kind, found.values[tensor])
+        effect = np.linalg.norm(np.nan_to_num(wrong - found.values[tensor], nan=1e9))
+        if effect < EFFECT * max(
+            float(np.linalg.norm(found.introduced[tensor])), 1e-6 * float(np.linalg.norm(found.values[tensor]))
+        ):
+            continue
+        changed = {tensor: wrong} if file_only else propagate(found, tensor, wrong)
+        try:
+            hunt = trial(found, changed)
+            if hunt is None:
+                continue
+            kept = outcome(hunt, tensor, file_only=file_only)
+        except BisectAlignError as trouble:
+            kept = f"trouble: {trouble}"
+        tally[kept.split(":")[0]] += 1
+        if kept not in ("right",):
+            what = compose(hunt, 0.0).summary if hunt is not None and not kept.startswith("trouble") else kept
+            print(f"  {kept:9s} {kind}@{tensor} ({found.placed[tensor].claim.rule}, {found.placed[tensor].status}): {what[:200]}")
+    return tally
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", nargs="?", type=Path, default=Path(__file__).parent.parent / "models" / "healthy")
+    parser.add_argument("--faults", type=int, default=20)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--file-only", action="store_true")
+    asked = parser.parse_args()
+    total: Counter[str] = Counter()
+    for file in sorted(asked.corpus.rglob("case.json")):
+        if asked.only not in file.parent.name:
+            continue
+        with np.errstate(all="ignore"):
+            tally = run_case(file, asked.faults, asked.seed, file_only=asked.file_only)
+        total += tally
+        print(f"{file.parent.name:36s} {dict(tally)}", flush=True)
+    print(
+        f"{total['right']} right, {total['undecided']} undecided, {total['missed']} missed, {total['wrong']} wrong of {total.total()}"
+    )
+    return 1 if total["wrong"] or not total else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""The precision of a run is read from its dump, and faults do not change what is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from tiny_target import Fault, Values, bench_of, convolutional, mixed, model_of, node, normal, run_target, scaled
+
+from bisect_align.judgement.inference import Inferred, infer
+from bisect_align.judgement.judge import Judge, sample
+from bisect_align.judgement.precision import LADDER, PRECISIONS, Precision
+
+Array = NDArray[np.float32]
+NET = mixed(6)
+INPUTS = {"x": normal(21, 8, 24)}
+RUNS = ["fp32", "fp16", "bf16", "int8"]
+
+
+def inferred(
+    model: onnx.ModelProto, inputs: Mapping[str, Array], target: Mapping[str, Array], candidates: tuple[Precision, ...] = LADDER
+) -> Inferred:
+    bench = bench_of(model, inputs)
+    tensors = tuple(t for t in bench.graph.tensors if t in target)
+    judges: dict[str, Judge] = {}
+
+    def judge_at(precision: Precision) -> Judge:
+        return judges.setdefault(precision.name, Judge(bench, Values(target), tensors, precision))
+
+    return infer(judge_at, tensors, candidates)
+
+
+def of_run(precision: str, faults: Mapping[str, Fault] = {}, seed: int = 0) -> Inferred:
+    return inferred(NET, INPUTS, run_target(NET, INPUTS, precision, faults, seed=seed))
+
+
+@pytest.mark.parametrize("precision", RUNS)
+@pytest.mark.parametrize("seed", range(2))
+def test_the_precision_of_a_healthy_run(precision: str, seed: int) -> None:
+    got = of_run(precision, seed=seed)
+    assert (got.precision.name, got.fitted) == (precision, True)
+    assert got.evidence
+
+
+@pytest.mark.parametrize("precision", RUNS)
+def test_of_a_small_convolutional_run(precision: str) -> None:
+    model, inputs = convolutional(), {"x": normal(22, 1, 3, 10, 8)}
+    assert inferred(model, inputs, run_target(model, inputs, precision)).precision.name == precision
+
+
+def test_equal_bits_are_the_finest_precision() -> None:
+    assert of_run("exact").precision is LADDER[0]
+
+
+@pytest.mark.parametrize("precision", RUNS)
+@pytest.mark.parametrize("tensor", ["m0", "b2", "t5"])
+def test_one_fault_does_not_change_it(precision: str, tensor: str) -> None:
+    assert of_run(precision, {tensor: scaled(1.5)}).precision.name == precision
+
+
+@pytest.mark.parametrize("precision", RUNS)
+@pytest.mark.parametrize("kind", ["t", "b", "g"])
+def test_a_fault_that_hits_every_operator_of_one_class_does_not_change_it(precision: str, kind: str) -> None:
+    """Every Tanh (every Add, every Mul) is wrong: the matrix products still say what the format is."""
+    got = of_run(precision, {f"{kind}{k}": scaled(1.5) for k in range(6)})
+    assert got.precision.name == precision
+
+
+def test_what_no_precision_explains_is_said_to_be_uncertain() -> None:
+    faults = {f"{kind}{k}": scaled(-3.0) for kind in "mbtg" for k in range(6)}
+    got = of_run("fp16", faults)
+    assert not got.fitted
+    assert got.evidence
+
+
+def test_a_run_that_computes_nothing_says_so() -> None:
+    model = model_of([node("Relu", "x", "a"), node("Transpose", "a", "b", perm=[1, 0])], {"x": (8, 24)})
+    got = inferred(model, INPUTS, run_target(model, INPUTS))
+    assert got.precision is LADDER[0]
+    assert "floating point" in got.evidence
+
+
+def test_grey_levels_of_an_image_do_not_make_a_run_int8() -> None:
+    """What stands above the first computation lies on the grid of its input in any run."""
+    model = model_of(
+        [
+            node("Reshape", "x s", "a"),
+            node("Relu", "a", "b"),
+            node("MaxPool", "b", "c", kernel_shape=[2, 2]),
+            node("Conv", "c w", "d"),
+            node("Sigmoid", "d", "e"),
+        ],
+        {"x": (64, 3)},
+        weights={"s": np.array([1, 3, 8, 8]), "w": normal(1, 4, 3, 3, 3)},
+    )
+    inputs = {"x": np.random.default_rng(1).integers(0, 256, (64, 3)).astype(np.float32)}
+    for precision in ("fp32", "fp16"):
+        assert inferred(model, inputs, run_target(model, inputs, precision)).precision.name == precision
+
+
+def test_only_candidates_are_considered() -> None:
+    target = run_target(NET, INPUTS, "int8")
+    got = inferred(NET, INPUTS, target, tuple(PRECISIONS[p] for p in ("fp32", "fp16")))
+    assert got.precision.name in ("fp32", "fp16")
+    assert not got.fitted
+
+
+def test_few_regions_that_only_int8_explains_are_not_certain() -> None:
+    """So coarse a format explains nearly anything: a fault in a small dump must not pass for quantisation."""
+    target = run_target(NET, INPUTS, "fp16", {"g1": scaled(1.01), "g3": scaled(1.01), "g5": scaled(0.99)})
+    got = inferred(NET, INPUTS, {n: v for n, v in target.items() if n in ("x", "g1", "g3", "g5")})
+    assert not (got.precision.name == "int8" and got.fitted)
+
+
+@pytest.mark.parametrize("size", [1, 2, 47, 48, 49, 500])
+def test_a_sample_is_even_and_holds_both_ends(size: int) -> None:
+    names = [str(i) for i in range(size)]
+    got = sample(names, 48)
+    assert len(got) == min(size, 48)
+    assert (got[0], got[-1]) == (names[0], names[-1])
+    assert got == sorted(got, key=int)
+    assert len(set(got)) == len(got)

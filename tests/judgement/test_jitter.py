@@ -1,0 +1,145 @@
+"""Perturbed values are values that the target may have held: no sign turns, zero and infinity stay, shapes stay, clipping happens."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_target import Values, bench_of, model_of, node, normal
+
+from bisect_align.judgement.jitter import Jitter, seed, weights_of
+from bisect_align.judgement.judge import Judge
+from bisect_align.judgement.precision import FP16, FP32, INT8, PRECISIONS, print_step, round_to
+from bisect_align.judgement.shadow import accumulated_noise
+from bisect_align.model.graph import graph_of
+
+CHAIN = model_of([node("Relu", "x", "h"), node("Sqrt", "h", "y")], {"x": (4, 64)})
+
+
+def jitter(precision: str, k: int = 0, low: float = -3.0, high: float = 3.0) -> Jitter:
+    return Jitter(graph_of(CHAIN), PRECISIONS[precision], lambda _: (low, high), seed("test", k))
+
+
+@given(precision=st.sampled_from(sorted(PRECISIONS)), k=st.integers(0, 50), scale=st.floats(1e-9, 1e3))
+@settings(max_examples=60, deadline=None)
+def test_no_sign_turns_and_zero_stays_zero(precision: str, k: int, scale: float) -> None:
+    x = normal(k, 200, scale=scale)
+    x[:20] = 0
+    for moved in (jitter(precision, k).boundary("x", x), jitter(precision, k).hidden("h", x)):
+        assert moved.dtype == x.dtype
+        assert not (np.sign(moved) * np.sign(x) < 0).any()
+        assert not moved[:20].any()
+
+
+@pytest.mark.parametrize("precision", sorted(PRECISIONS))
+def test_infinite_values_do_not_become_nan(precision: str) -> None:
+    mask = np.array([0, -np.inf, 1, np.inf, -2], np.float32)
+    some = jitter(precision)
+    for k in range(5):
+        assert not np.isnan(some.weight("w", mask, False)).any(), k
+        assert not np.isnan(some.boundary("x", mask)).any(), k
+        assert not np.isnan(some.hidden("h", mask)).any(), k
+
+
+def test_calibration_may_clip_what_int8_does_not_show() -> None:
+    x = np.linspace(-3, 3, 400, dtype=np.float32)
+    peaks = [float(jitter("int8", k).hidden("h", x).max()) for k in range(16)]
+    assert min(peaks) < 2.85
+    assert max(peaks) <= 3.0
+    assert min(peaks) > 2.6
+
+
+def test_what_float16_loses_near_zero_moves_what_reads_it() -> None:
+    x = np.full(100, 3e-7, np.float32)
+    assert float(np.abs(jitter("fp16").boundary("x", x) - x).max()) > 1e-8
+    assert float(np.abs(jitter("fp32").boundary("x", x) - x).max()) < 1e-12
+
+
+def test_the_root_of_what_int8_rounded_stays_a_number() -> None:
+    x = np.abs(normal(3, 4, 64))
+    x[0] = 0
+    bench = bench_of(CHAIN, {"x": x})
+    noise = accumulated_noise(bench, {"x": x}, ("h", "y"), INT8)
+    assert 0 < noise["y"].relative < 1
+
+
+def test_what_a_shape_is_computed_with_is_no_weight() -> None:
+    resize = model_of(
+        [node("Mul", "factor one", "scales"), node("Resize", "x - scales", "big"), node("Mul", "big gain", "y")],
+        {"x": (1, 2, 5, 5)},
+        weights={"factor": np.array([1, 1, 2, 2], np.float32), "one": np.ones(4, np.float32), "gain": np.float32(1.5)},
+    )
+    graph = graph_of(resize)
+    assert set(weights_of(graph, tuple(range(len(graph.nodes))))) == {"gain"}
+    x = normal(1, 1, 2, 5, 5)
+    noise = accumulated_noise(bench_of(resize, {"x": x}), {"x": x}, ("big", "y"), FP16)
+    assert 0 < noise["y"].relative < 0.01
+
+
+@given(decimals=st.integers(4, 7), k=st.integers(0, 100))
+@settings(max_examples=40, deadline=None)
+def test_printed_values_show_their_decimals(decimals: int, k: int) -> None:
+    x = normal(k, 300, scale=0.1)
+    assert print_step(np.round(x.astype(np.float64), decimals).astype(np.float32)) == pytest.approx(10.0**-decimals)
+    assert print_step(x) == 0
+    assert print_step((np.round(x * 256) / 256).astype(np.float32)) == 0
+
+
+def test_a_text_of_six_decimals_is_no_wrong_result() -> None:
+    model = model_of([node("Exp", "x", "e"), node("Mul", "e c", "y")], {"x": (4, 64)}, weights={"c": np.float32(3)})
+    x = -np.abs(normal(5, 4, 64, scale=6))
+    e = np.round(np.exp(x), 6).astype(np.float32)
+    bench = bench_of(model, {"x": x})
+    judge = Judge(bench, Values({"x": x, "e": e, "y": np.round(3 * np.exp(x), 6).astype(np.float32)}), ("e", "y"), FP32)
+    assert not judge.judge("e").convicted
+    assert not judge.judge("y").convicted
+
+
+def test_a_weight_beyond_float16_is_no_way_of_rounding() -> None:
+    w = np.array([1e-3, 1.0, 7e4, -1e8], np.float32)
+    rounded = round_to(w, "fp16")
+    assert np.isfinite(rounded).all()
+    assert rounded[0] == np.float32(np.float16(1e-3))
+    model = model_of(
+        [node("BatchNormalization", "x s b m v", "y")],
+        {"x": (1, 2, 8, 8)},
+        weights={
+            "s": np.ones(2, np.float32),
+            "b": np.zeros(2, np.float32),
+            "m": np.zeros(2, np.float32),
+            "v": np.float32([1e8, 1e8]),
+        },
+    )
+    x = normal(2, 1, 2, 8, 8, scale=1000)
+    wrong = np.zeros_like(x)  # divided by the root of an infinite variance
+    assert Judge(bench_of(model, {"x": x}), Values({"x": x, "y": wrong}), ("y",), FP16).judge("y").convicted
+
+
+def test_a_table_step_of_a_bounded_activation_is_no_lost_signal() -> None:
+    model = model_of([node("Sigmoid", "x", "y")], {"x": (4, 64)})
+    x = normal(4, 4, 64) - 10
+    y = (1 / (1 + np.exp(-x)) + 4e-5 * normal(6, 4, 64)).astype(np.float32)
+    assert not Judge(bench_of(model, {"x": x}), Values({"x": x, "y": y}), ("y",), FP16).judge("y").convicted
+
+
+def test_a_norm_of_rounded_values_may_be_off_to_one_side() -> None:
+    nodes = [node("Mul", "x x", "h"), node("Sub", "h x", "g"), node("ReduceL2", "g axes", "y", keepdims=0)]
+    model = model_of(nodes, {"x": (1500, 16)}, weights={"axes": np.array([1])})
+    x = normal(8, 1500, 16)
+    right = np.linalg.norm(x * x - x, axis=1)
+    step = float(right.max()) / 255
+    y = (np.round(right / step + 0.35) * step).astype(np.float32)
+    judged = Judge(bench_of(model, {"x": x}), Values({"x": x, "y": y}), ("y",), INT8).judge("y")
+    assert judged.score.statistic != "rounding"
+
+
+def test_float16_hardware_may_flush_what_is_too_small_but_not_the_signal() -> None:
+    model = model_of([node("Mul", "x s", "y")], {"x": (8, 64)}, weights={"s": np.float32(1)})
+    x = normal(9, 8, 64, scale=0.05)
+    x[:4] *= 2e-4
+    rounded = x.astype(np.float16).astype(np.float32)
+    flushed = np.where(np.abs(rounded) < 2.0**-14, 0, rounded).astype(np.float32)
+    assert not Judge(bench_of(model, {"x": x}), Values({"x": x, "y": flushed}), ("y",), FP16).judge("y").convicted
+    tiny = x * np.float32(1e-3)
+    assert Judge(bench_of(model, {"x": tiny}), Values({"x": tiny, "y": 0 * tiny}), ("y",), FP16).judge("y").convicted
