@@ -155,6 +155,7 @@ def trial(found: Ground, changed: dict[str, Array]) -> Hunt | None:
     case = prepare(found.options)
     case.entries = by_key
     case.catalogue = replace(case.catalogue, entries=tuple(by_key.values()))
+    case.claims = replace(case.claims, claims=tuple(c for c in case.claims.claims if c.entry in by_key))
     hunt = Hunt(case, SILENT)
     hunt.run()
     return hunt

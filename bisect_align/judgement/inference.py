@@ -31,7 +31,7 @@ class Inferred:
 def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candidates: Sequence[Precision] = LADDER) -> Inferred:
     """Try each candidate, finest first. Fits: median raw score below 0.7 and few regions beyond 2.
 
-    Regions that only move values say nothing and are left out; so are exact ones.
+    Regions that only move values say nothing and are left out; so are those that hold nothing but NaN.
     """
     if INT8 in candidates and on_int8_grid(judge_at(INT8), tensors):
         return Inferred(INT8, "dumped tensors lie on grids of at most 256 levels", True)

@@ -139,31 +139,42 @@ def read(entry: Entry, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
 def residual(values: Array, prediction: Array) -> float:
     """Relative L2 distance from the prediction over the elements finite in both; at least 1 where NaN and Inf do not coincide.
 
-    For integers and bools: 0 where equal, else the share of elements that differ, at least the smallest positive share.
+    For integers and bools: the share of elements that differ.
+    """
+    return compare(values, prediction)[0]
+
+
+def compare(values: Array, prediction: Array) -> tuple[float, float]:
+    """(residual, the same without regard to NaN and Inf that do not coincide, where half of the elements are finite in both).
+
+    The second figure still tells where an entry belongs when an operator has left a NaN in it.
     """
     if not is_float(prediction.dtype):
-        return float(np.mean(values != prediction)) if values.size else 0.0
+        share = float(np.mean(values != prediction)) if values.size else 0.0
+        return share, share
     with np.errstate(over="ignore", invalid="ignore"):
         v, p = values.astype(np.float64).reshape(-1), prediction.astype(np.float64).reshape(-1)
         both = np.isfinite(v) & np.isfinite(p)
-        least = 0.0
+        agree, half = True, True
         if not both.all():
-            least = 0.0 if np.array_equal(v[~both], p[~both], equal_nan=True) else 1.0
+            agree = np.array_equal(v[~both], p[~both], equal_nan=True)
+            half = 2 * int(np.count_nonzero(both)) >= both.size
             v, p = v[both], p[both]
         d = v - p
         error, level = float(np.sqrt(inner(d, d))), float(np.sqrt(inner(p, p)))
-    if level == 0:
-        return max(least, 0.0 if error == 0 else np.inf)
-    return max(least, error / level)
+    near = error / level if level > 0 else (0.0 if error == 0 else np.inf)
+    whole = near if agree else max(1.0, near)
+    return whole, near if half else max(1.0, near)
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """An entry laid out as a tensor: by which fix, at what residual, with the values."""
+    """An entry laid out as a tensor: by which fix, at what residual, with the values. near: see `compare`."""
 
     fix: LayoutFix
     residual: float
     values: Array = field(repr=False)
+    near: float = np.inf
 
 
 def fit(raw: Array, prediction: Array, votes: Votes, tolerance: Tolerance, *, vote: bool = False) -> Fit | None:
@@ -180,12 +191,13 @@ def fit(raw: Array, prediction: Array, votes: Votes, tolerance: Tolerance, *, vo
     tried: list[Fit] = []
     for fix in candidates:
         values = fix.apply(raw)
-        tried.append(Fit(fix, residual(values, prediction), values))
+        whole, near = compare(values, prediction)
+        tried.append(Fit(fix, whole, values, near))
         if fix is first and fix.label == "id" and tried[0].residual <= tolerance.tie:
             if vote and len(candidates) > 1 and carries_evidence(values):
                 votes.add(key, "id")
             break
-    ranked = sorted(tried, key=lambda f: f.residual)
+    ranked = sorted(tried, key=lambda f: (f.residual, f.near))
     best = ranked[0]
     rival = next(
         (f.residual for f in ranked[1:] if not np.array_equal(f.values, best.values, equal_nan=is_float(best.values.dtype))),

@@ -40,7 +40,8 @@ HABIT_BETTER = 1.5  # how much better a habit's place must be than the name's
 @dataclass(frozen=True, slots=True)
 class Matched:
     """placed: tensor -> observation. unknown: tensor -> why its entry is not compared. dropped: entry -> why it is nothing's value.
-    aliases: entry -> (named tensor, tensor whose value it holds). twins: entry -> the entry that was read instead.
+    aliases: entry -> (named tensor, tensor whose value it holds). twins: entry -> the entry that was read instead, or
+    the graph input that it repeats.
     trouble: why the search for the places of nameless entries ended early, if it did. tail: see nameless.unexplained_tail."""
 
     placed: Mapping[str, Observation]
@@ -74,6 +75,7 @@ class Matcher:
         self.memory = memory
         self.steering = never_fed(graph)
         self.known = Knowledge()
+        self.repeats: dict[str, str] = {}
         self.passes = 0
         order = graph.order
         self.homes = {c.entry: c.tensor for c in claims.claims if c.tensor in order}
@@ -107,7 +109,8 @@ class Matcher:
             self._by_names()
         trouble = match_by_value(self)
         tail = unexplained_tail(self)
-        return Matched(self.placed, self.unknown, self.dropped, self.twins, self.known.tolerance, self.passes, trouble, tail)
+        twins = {**self.repeats, **self.twins}
+        return Matched(self.placed, self.unknown, self.dropped, twins, self.known.tolerance, self.passes, trouble, tail)
 
     def _begin(self, known: Knowledge) -> Survey:
         self._start()
@@ -188,6 +191,10 @@ class Matcher:
             self.unknown[name] = self.dropped[claim.entry] = why
             return None
         if not carries_evidence(got.values):
+            habit = self._habit_place(claim) if not moved else None
+            if habit is not None and habit not in self._taken(name):
+                self._move(claim, name, habit)
+                return None
             return _placed(name, claim, Status.NAME_ONLY, got)
         if got.residual <= tolerance.tie:
             return _placed(name, claim, Status.ALIAS if moved else Status.NAMED, got)
@@ -218,19 +225,21 @@ class Matcher:
         """The tensor of the chain whose value the entry holds, where the evidence is clear; or, for what fits nothing, the place
         where this dump's entries of the kind usually belong. True: another tensor fits better, but not clearly enough to say so."""
         tolerance = self.known.tolerance
-        taken = {t for t, waiting in self.waiting.items() if any(c.tensor == t and not c.weak for c in waiting)} - {name}
-        chain = self.around.chain(name, predicted, taken)
-        table = {c: f.residual for c, p in chain.items() if (f := fit(raw, p, self.known.votes, tolerance)) is not None}
+        chain = self.around.chain(name, predicted, self._taken(name))
+        # an entry with a NaN fits nothing; where it belongs is told by its other elements
+        table = {c: f.near for c, p in chain.items() if (f := fit(raw, p, self.known.votes, tolerance)) is not None}
         habit = self._habit_place(claim)
-        if habit in table and here.residual > HABIT_BETTER * table[habit] and table[habit] <= tolerance.fits / 2:
+        if habit in table and here.near * BETTER >= table[habit]:
             return habit, False
         if table:
             best = min(table, key=lambda c: table[c])
-            if table[best] <= tolerance.fits / 2 and table[best] * HABIT_BETTER < here.residual:
-                return best, table[best] * BETTER >= here.residual
-        if here.residual > tolerance.fits and habit in table:
-            return habit, False
+            if table[best] <= tolerance.fits / 2 and table[best] * HABIT_BETTER < here.near:
+                return best, table[best] * BETTER >= here.near
         return None, False
+
+    def _taken(self, name: str) -> set[str]:
+        """Tensors but for `name` that an entry is named after."""
+        return {t for t, waiting in self.waiting.items() if any(c.tensor == t and not c.weak for c in waiting)} - {name}
 
     def _move(self, claim: Claim, name: str, place: str) -> None:
         """Put the entry at another tensor: below in this pass, above in the next."""

@@ -8,9 +8,10 @@ import numpy as np
 
 from bisect_align.dumps.entry import Role
 from bisect_align.errors import DumpError
-from bisect_align.matching.byvalue import ByValue, pool_of, values_of
-from bisect_align.matching.fit import LOOSEST, carries_evidence
+from bisect_align.matching.byvalue import ByValue, Pool, pool_of, values_of
+from bisect_align.matching.fit import LOOSEST, carries_evidence, fit
 from bisect_align.matching.holes import Holes
+from bisect_align.model.dtypes import is_float
 from bisect_align.model.region import region
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def unexplained_tail(matcher: Matcher) -> tuple[str, tuple[str, ...]] | None:
     wide = {t for p in placed if len((area := region(graph, p, matcher.observations)).nodes) > GAP for t in area.hidden}
     sizes = {size for t in free if (t not in above or t in wide) and (size := matcher.sizes.get(t, 0)) >= TAIL_SIZE}
     finite = {matcher.sizes.get(t, 0) for t in free if t not in matcher.odd} - {matcher.sizes.get(t, 0) for t in matcher.odd}
-    used = {o.claim.entry for o in placed.values()} | set(matcher.twins) | matcher.spoken_for
+    used = {o.claim.entry for o in placed.values()} | set(matcher.twins) | set(matcher.repeats) | matcher.spoken_for
     left: list[str] = []
     for entry in matcher.entries.values():
         if entry.role is not Role.TARGET or entry.key in used:
@@ -56,14 +57,35 @@ def unexplained_tail(matcher: Matcher) -> tuple[str, tuple[str, ...]] | None:
     return max(placed, key=graph.order.__getitem__), tuple(left)
 
 
+def _set_copies_aside(matcher: Matcher, pool: Pool) -> None:
+    """Entries that repeat a graph input are no tensor's value; such copies are common in front of the first operator."""
+    for entry in list(pool.entries):
+        values = values_of(matcher.entries[entry])
+        for name, given in matcher.inputs.items():
+            if values is None or not is_float(given.dtype) or not carries_evidence(given):
+                continue
+            got = fit(values, given, matcher.known.votes, LOOSEST)
+            if got is not None and got.residual <= matcher.known.tolerance.tie:
+                matcher.repeats[entry] = name
+                pool.entries.pop(entry)
+                break
+
+
 def match_by_value(matcher: Matcher) -> str:
     """Place free entries by value until nothing new is found; "" or why the search for holes gave up."""
-    used = {o.claim.entry for o in matcher.placed.values()} | set(matcher.twins) | matcher.spoken_for | matcher.refused
+    used = (
+        {o.claim.entry for o in matcher.placed.values()}
+        | set(matcher.twins)
+        | set(matcher.repeats)
+        | matcher.spoken_for
+        | matcher.refused
+    )
     free = [e for e in matcher.entries.values() if e.role is Role.TARGET and e.key not in used]
     pool = pool_of(free)
+    _set_copies_aside(matcher, pool)
     if not pool.entries:
         return ""
-    matcher.twins.update(pool.twins)
+    matcher.repeats.update(pool.twins)
     holes: Holes | None = None
     learnt = matcher.known.tolerance if any(o.supported for o in matcher.placed.values()) else None
     for _ in range(ROUNDS):

@@ -12,7 +12,7 @@ from bisect_align.judgement.conviction import Court
 from bisect_align.judgement.inference import Inferred, infer
 from bisect_align.judgement.judge import Judge, sample
 from bisect_align.judgement.precision import FP16, FP32, LADDER, PRECISIONS, Precision
-from bisect_align.judgement.shadow import NoiseLevel, accumulated_noise
+from bisect_align.judgement.shadow import NoiseLevel
 from bisect_align.judgement.trial import Bench
 from bisect_align.matching.claims import Claim, Rule
 from bisect_align.matching.fit import carries_evidence, learn, residual
@@ -25,7 +25,7 @@ from bisect_align.model.observed import ObservedGraph, observe
 from bisect_align.model.operators import MOVES, QUANTISING
 from bisect_align.model.parameters import never_fed
 from bisect_align.session.case import CACHE_SHARE, Case, nothing_matched
-from bisect_align.session.golden import GoldenValues
+from bisect_align.session.golden import GoldenValues, noise_levels
 from bisect_align.session.progress import Progress
 
 # Entries that fitted no prediction, or that of another tensor than they are named after.
@@ -46,7 +46,7 @@ class Evidence:
     court: Court
 
 
-def gather(case: Case, bench: Bench, progress: Progress) -> Evidence:
+def gather(case: Case, bench: Bench, golden: GoldenValues, progress: Progress) -> Evidence:
     """Match the whole dump. Raises MatchError where no entry is a tensor of the model."""
     progress.stage("matching")
     matcher = Matcher(
@@ -62,7 +62,7 @@ def gather(case: Case, bench: Bench, progress: Progress) -> Evidence:
         for t, o in matched.placed.items()
         if o.claim.rule is Rule.MAP and o.status is Status.ALIAS
     ]
-    evidence = _weigh(case, bench, matched, matcher.observations, progress)
+    evidence = _weigh(case, bench, golden, matched, matcher.observations, progress)
     if not evidence.precision.fitted:
         found = evidence.precision
         case.warnings.append(f"the precision is not certain, judged as {found.precision.name} ({found.evidence})")
@@ -100,7 +100,7 @@ def by_name(case: Case, bench: Bench, golden: GoldenValues, progress: Progress) 
     if len(residuals) < SAMPLE / 2 or fits < SAMPLE_FITS * len(residuals):
         return None
     matched = Matched(placed, {}, {}, {}, tolerance, 0)
-    evidence = _weigh(case, bench, matched, observations, progress)
+    evidence = _weigh(case, bench, golden, matched, observations, progress)
     return evidence if evidence.precision.fitted else None
 
 
@@ -135,7 +135,9 @@ def _assumed(case: Case, golden: GoldenValues, claims: dict[str, Claim]) -> dict
     return {t: found[t] for t in case.model.graph.tensors if t in found}
 
 
-def _weigh(case: Case, bench: Bench, matched: Matched, observations: Observations, progress: Progress) -> Evidence:
+def _weigh(
+    case: Case, bench: Bench, golden: GoldenValues, matched: Matched, observations: Observations, progress: Progress
+) -> Evidence:
     """Infer the precision, measure what it explains, and seat the court."""
     graph = case.model.graph
     observed = observe(graph, matched.placed)
@@ -159,7 +161,7 @@ def _weigh(case: Case, bench: Bench, matched: Matched, observations: Observation
         needs_consumer=frozenset(t for t, o in placed if (o.claim.weak and not o.supported) or o.claim.rule is Rule.VALUE),
     )
     progress.stage("noise")
-    noise = accumulated_noise(bench, case.inputs.values, observed.order, precision.precision)
+    noise = noise_levels(golden, bench, observed.order, precision.precision)
     return Evidence(matched, observations, observed, precision, noise, court)
 
 

@@ -12,6 +12,9 @@ from bisect_align.dumps.catalogue import catalogue
 from bisect_align.dumps.entry import Entry
 from bisect_align.errors import DumpError, MatchError
 from bisect_align.golden.protocol import Golden, Unavailable, Value
+from bisect_align.judgement.precision import Precision
+from bisect_align.judgement.shadow import NoiseLevel, accumulated_noise
+from bisect_align.judgement.trial import Bench
 from bisect_align.matching.claims import claim
 from bisect_align.matching.fit import LOOSEST, Votes, fit, read
 from bisect_align.model.dtypes import is_float
@@ -32,6 +35,7 @@ class GoldenValues:
         self._budget, self._held = budget, 0
         self._kept: dict[str, Array] = {}
         self._ranges: dict[str, tuple[float, float]] | None = None
+        self.noise: dict[str, dict[str, NoiseLevel]] = {}
 
     def stream(self, wanted: Collection[str]) -> Iterator[tuple[str, Value]]:
         """The values to compare the target with."""
@@ -59,6 +63,14 @@ class GoldenValues:
             names = (*self.graph.inputs, *self.graph.tensors)
             self._ranges = {n: _range(v) for n, v in self.engine.stream(self.inputs, names)}
         return self._ranges.get(name, (0.0, 0.0))
+
+
+def noise_levels(golden: GoldenValues, bench: Bench, wanted: Collection[str], precision: Precision) -> dict[str, NoiseLevel]:
+    """Accumulated noise of the wanted tensors, measured once a precision (all that is needed of the dump is which tensors)."""
+    known = golden.noise.setdefault(precision.name, {})
+    if any(name not in known for name in wanted):
+        known.update(accumulated_noise(bench, golden.inputs, {*known, *wanted}, precision))
+    return {name: known[name] for name in wanted if name in known}
 
 
 def _range(value: Value) -> tuple[float, float]:

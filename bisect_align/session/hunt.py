@@ -77,7 +77,7 @@ class Hunt:
         if any(check.differs for check in self.case.checks):
             return
         if self.case.options.scan or not self._search_by_name():
-            self.findings = Findings(evidence=gather(self.case, self.bench, self.progress))
+            self.findings = Findings(evidence=gather(self.case, self.bench, self.golden, self.progress))
             if self.case.options.scan:
                 self._scan()
             else:

@@ -132,6 +132,10 @@ def advice(hunt: Hunt, name: Verdict, culprits: tuple[Culprit, ...]) -> tuple[st
         inner = [o for n in culprit.region.nodes[:-1] for o in n.outputs if o and o != culprit.region.output]
         if inner:
             steps.append(f"Dump {inner[len(inner) // 2]!r} too: it splits the region of {len(culprit.region.nodes)} nodes.")
+        if unseen := _unseen_inputs(hunt, culprit):
+            steps.append(
+                f"Make sure that the target ran on this {unseen[0]!r}: the dump holds no copy of it, and a wrong input looks like this."
+            )
         if culprit.kind is Kind.PRECISION_LOSS:
             steps.append("Keep this region in a higher precision, or change its range (a mask of -10000 in one int8 scale).")
         if not hunt.case.options.scan:
@@ -148,3 +152,11 @@ def advice(hunt: Hunt, name: Verdict, culprits: tuple[Culprit, ...]) -> tuple[st
     if hunt.evidence.matched.dropped:
         steps.append("Name the entries that fit nothing with --map, if they should be compared.")
     return tuple(steps)
+
+
+def _unseen_inputs(hunt: Hunt, culprit: Culprit) -> list[str]:
+    """Graph inputs at the boundary of a culprit that were given, and that the dump holds no copy of to compare them with."""
+    inputs, checked = hunt.case.inputs, {check.tensor for check in hunt.case.checks}
+    if inputs.source.startswith("the dump"):
+        return []
+    return [name for name in culprit.region.boundary if name in inputs.values and name not in checked]

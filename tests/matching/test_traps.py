@@ -401,6 +401,19 @@ def test_wrong_input(tmp_path: Path) -> None:
     assert result.culprits == ()
 
 
+def test_wrong_input_that_nothing_shows(tmp_path: Path) -> None:
+    """Without a copy of the input in the dump, it looks like a wrong first layer: the report says so."""
+    desk = Desk(tmp_path, MIXED, ROWS)
+    wrong = run_target(MIXED, {"x": ROWS["x"] / 0.225 - 0.485}, "fp16")
+    desk.save(without_inputs(wrong, ROWS))
+    assert "'x'" in desk.run().next[0]
+    later = run_target(MIXED, ROWS, "fp16", {"b1": scaled(2.0)})
+    desk.save(without_inputs(later, ROWS))
+    assert "'x'" not in " ".join(desk.run().next)
+    desk.save(run_target(MIXED, ROWS, "fp16", {"m0": scaled(2.0)}))
+    assert "'x'" not in " ".join(desk.run().next)
+
+
 def test_leftovers(tmp_path: Path) -> None:
     """Files of another model, and an older run beside the new one."""
     desk, values = rows_desk(tmp_path)
