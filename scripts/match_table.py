@@ -37,7 +37,8 @@ from bisect_align.golden.protocol import Unavailable
 from bisect_align.matching.claims import Rule
 from bisect_align.matching.fit import carries_evidence, read, residual
 from bisect_align.matching.layout import fixes
-from bisect_align.matching.matcher import Matched, Matcher
+from bisect_align.matching.match import Matched, match
+from bisect_align.matching.matcher import Matcher
 from bisect_align.matching.observations import Observation, Status
 from bisect_align.model.dtypes import is_float
 from bisect_align.session.case import Case, prepare
@@ -115,7 +116,7 @@ def row(name: str, options: Options) -> tuple[Row, list[str]]:
     graph, counters = case.model.graph, case.engine.counters
     ran = counters.node_runs
     matcher = Matcher(graph, case.engine, case.inputs.values, case.catalogue.entries, case.claims)
-    matched = matcher.match()
+    matched = match(matcher)
     passes, runs = counters.local_passes, (counters.node_runs - ran) / max(len(graph.nodes), 1)
     placed = {seen.claim.entry: seen for seen in matched.placed.values()}
     target = [entry for entry in case.catalogue.entries if entry.role is Role.TARGET]

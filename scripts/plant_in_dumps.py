@@ -29,6 +29,7 @@ import numpy as np
 from bisect_align.dumps.entry import Entry, Role
 from bisect_align.errors import BisectAlignError
 from bisect_align.golden.protocol import Unavailable
+from bisect_align.matching.match import match
 from bisect_align.matching.matcher import Matcher
 from bisect_align.matching.observations import Observation, Observations
 from bisect_align.model.dtypes import is_float
@@ -79,7 +80,7 @@ def ground(name: str, options: Options) -> Ground:
     case = prepare(options)
     graph = case.model.graph
     matcher = Matcher(graph, case.engine, case.inputs.values, case.catalogue.entries, case.claims)
-    matched = matcher.match()
+    matched = match(matcher)
     placed = dict(matched.placed)
     values = {t: np.array(matcher.observations.value(t)) for t in placed}
     introduced = {}
@@ -150,7 +151,9 @@ def trial(found: Ground, changed: dict[str, Array]) -> Hunt | None:
                 by_key[twin] = replace(by_key[twin], reader=lambda _expect, copy=copy: copy)
     # values that are in no ONNX graph cannot be computed again: a dump that held both would be no run of anything
     kept = {o.claim.entry for o in found.placed.values()} | set(found.twins)
-    names = {c.entry for c in (*found.case.claims.claims, *found.case.claims.weights) if c.tensor not in found.case.model.graph.order}
+    names = {
+        c.entry for c in (*found.case.claims.claims, *found.case.claims.weights) if c.tensor not in found.case.model.graph.order
+    }
     by_key = {k: e for k, e in by_key.items() if k in kept or k in names or e.role is not Role.TARGET}
     case = prepare(found.options)
     case.entries = by_key

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,9 +18,8 @@ from bisect_align.dumps.entry import Entry
 from bisect_align.errors import DumpError
 from bisect_align.golden.protocol import Golden, Unavailable, Value
 from bisect_align.matching.claims import Claim, Claims, Rule
-from bisect_align.matching.fit import BETTER, Fit, Tolerance, carries_evidence, fit, read, residual, tells_nothing
+from bisect_align.matching.fit import BETTER, Fit, carries_evidence, fit, read, residual, tells_nothing
 from bisect_align.matching.lookaround import Around, Pending
-from bisect_align.matching.nameless import match_by_value, unexplained_tail
 from bisect_align.matching.observations import Observation, Observations, Status, observation
 from bisect_align.matching.survey import Knowledge, Survey, survey
 from bisect_align.model.chain import above, below, signature
@@ -35,27 +33,6 @@ ROUNDS = 4  # of relabelling upstream
 HABIT_MIN, HABIT_SHARE = 2, 0.8
 SIGNATURE = 3  # operators of the chain by which habits are told apart
 HABIT_BETTER = 1.5  # how much better a habit's place must be than the name's
-
-
-@dataclass(frozen=True, slots=True)
-class Matched:
-    """placed: tensor -> observation. unknown: tensor -> why its entry is not compared. dropped: entry -> why it is nothing's value.
-    aliases: entry -> (named tensor, tensor whose value it holds). twins: entry -> the entry that was read instead, or
-    the graph input that it repeats.
-    trouble: why the search for the places of nameless entries ended early, if it did. tail: see nameless.unexplained_tail."""
-
-    placed: Mapping[str, Observation]
-    unknown: Mapping[str, str]
-    dropped: Mapping[str, str]
-    twins: Mapping[str, str]
-    tolerance: Tolerance
-    passes: int
-    trouble: str = ""
-    tail: tuple[str, tuple[str, ...]] | None = None
-
-    @property
-    def aliases(self) -> dict[str, tuple[str, str]]:
-        return {o.claim.entry: (o.claim.tensor, t) for t, o in self.placed.items() if o.status is Status.ALIAS}
 
 
 class Matcher:
@@ -102,15 +79,11 @@ class Matcher:
         for entry, tensor in self.homes.items():
             self.waiting[tensor].append(self.claims[entry])
 
-    def match(self) -> Matched:
-        """Survey, settle, and then match by value what names could not place."""
+    def by_name(self) -> None:
+        """Survey the dump, then settle every claim that a name makes."""
         if self.claims:
             self.passes += survey(self.engine, self.inputs, self._begin, self.claims, self.known)
-            self._by_names()
-        trouble = match_by_value(self)
-        tail = unexplained_tail(self)
-        twins = {**self.repeats, **self.twins}
-        return Matched(self.placed, self.unknown, self.dropped, twins, self.known.tolerance, self.passes, trouble, tail)
+            self._settle_names()
 
     def _begin(self, known: Knowledge) -> Survey:
         self._start()
@@ -119,7 +92,7 @@ class Matcher:
     def _fed_only(self) -> dict[str, list[Claim]]:
         return {t: claims for t, claims in self.waiting.items() if t not in self.steering}
 
-    def _by_names(self) -> None:
+    def _settle_names(self) -> None:
         """Settle; again while entries move upstream or habits appear that could settle what is left."""
         for _ in range(ROUNDS):
             consumed, before = len(self.known.consumed), self.known.habits

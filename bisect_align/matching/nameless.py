@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from bisect_align.dumps.entry import Role
@@ -11,11 +9,9 @@ from bisect_align.errors import DumpError
 from bisect_align.matching.byvalue import ByValue, Pool, pool_of, values_of
 from bisect_align.matching.fit import LOOSEST, carries_evidence, fit
 from bisect_align.matching.holes import Holes
+from bisect_align.matching.matcher import Matcher
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.region import region
-
-if TYPE_CHECKING:
-    from bisect_align.matching.matcher import Matcher
 
 ROUNDS = 12  # of matching by value; each hole that is bridged opens another
 

@@ -18,7 +18,8 @@ from bisect_align.matching.claims import Claim, Rule
 from bisect_align.matching.fit import carries_evidence, learn, residual
 from bisect_align.matching.layout import fixes
 from bisect_align.matching.lookaround import Around
-from bisect_align.matching.matcher import Matched, Matcher
+from bisect_align.matching.match import Matched, match
+from bisect_align.matching.matcher import Matcher
 from bisect_align.matching.observations import Observation, Observations, Status
 from bisect_align.model.graph import Graph
 from bisect_align.model.observed import ObservedGraph, observe
@@ -52,7 +53,7 @@ def gather(case: Case, bench: Bench, golden: GoldenValues, progress: Progress) -
     matcher = Matcher(
         case.model.graph, case.engine, case.inputs.values, case.catalogue.entries, case.claims, case.memory // CACHE_SHARE
     )
-    matched = matcher.match()
+    matched = match(matcher)
     if not matched.placed:
         raise nothing_matched(case, dict(matched.dropped))
     if matched.trouble:
@@ -158,7 +159,12 @@ def _weigh(
         judge_at(precision.precision),
         observed,
         uncertain=frozenset(t for t, o in placed if o.status in UNCERTAIN),
-        needs_consumer=frozenset(t for t, o in placed if (o.claim.weak and not o.supported) or o.claim.rule is Rule.VALUE),
+        needs_consumer=frozenset(
+            t
+            for t, o in placed
+            # a decorated name that the dump has proven will do for an end of the graph, which nobody reads
+            if o.claim.rule is Rule.VALUE or (o.claim.weak and not o.supported and observed.children[t])
+        ),
     )
     progress.stage("noise")
     noise = noise_levels(golden, bench, observed.order, precision.precision)

@@ -11,7 +11,9 @@ import numpy as np
 
 from bisect_align.dumps.entry import Role
 from bisect_align.errors import DumpError
-from bisect_align.matching.matcher import Matched, Matcher
+from bisect_align.matching.match import Matched
+from bisect_align.matching.match import match as match_dump
+from bisect_align.matching.matcher import Matcher
 from bisect_align.matching.observations import Observations
 from bisect_align.result.match import Leftover, MatchReport, MatchRow
 from bisect_align.session.case import CACHE_SHARE, Case, nothing_matched, prepare
@@ -31,7 +33,7 @@ def match(options: Options, progress: Progress = SILENT) -> MatchReport:
         matcher = Matcher(
             case.model.graph, case.engine, case.inputs.values, case.catalogue.entries, case.claims, case.memory // CACHE_SHARE
         )
-        matched = matcher.match()
+        matched = match_dump(matcher)
         if not matched.placed:
             raise nothing_matched(case, dict(matched.dropped))
         return _report(case, matched, matcher.observations)

@@ -32,7 +32,9 @@ from tiny_target import (
 from bisect_align.dumps.entry import Array, Entry, Quant, Role
 from bisect_align.golden.segments import SegmentEngine
 from bisect_align.matching.claims import claim
-from bisect_align.matching.matcher import Matched, Matcher
+from bisect_align.matching.match import Matched
+from bisect_align.matching.match import match as match_dump
+from bisect_align.matching.matcher import Matcher
 from bisect_align.matching.observations import Observations, Status
 from bisect_align.model.graph import graph_of
 
@@ -76,7 +78,7 @@ def match(
     graph = graph_of(model)
     engine = SegmentEngine(graph)
     matcher = Matcher(graph, engine, inputs, entries, claim(entries, graph, map))
-    found = matcher.match()
+    found = match_dump(matcher)
     return Done(found, matcher.observations, engine, graph.tensors)
 
 
@@ -445,7 +447,7 @@ def test_observations_keep_no_more_than_their_memory() -> None:
     graph = graph_of(NET)
     for room in (0, 3, 100):
         matcher = Matcher(graph, SegmentEngine(graph), ROWS, entries, claim(entries, graph), memory=room * size)
-        placed = matcher.match().placed
+        placed = match_dump(matcher).placed
         alive.clear()
         observations = Observations(matcher.entries, ROWS, placed, room * size)
         for _ in range(2):

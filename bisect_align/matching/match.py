@@ -1,0 +1,48 @@
+"""A dump matched whole: by name first, then by value, and what was left over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bisect_align.matching.fit import Tolerance
+from bisect_align.matching.matcher import Matcher
+from bisect_align.matching.nameless import match_by_value, unexplained_tail
+from bisect_align.matching.observations import Observation, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """placed: tensor -> observation. unknown: tensor -> why its entry is not compared. dropped: entry -> why it is nothing's value.
+    aliases: entry -> (named tensor, tensor whose value it holds). twins: entry -> the entry that was read instead, or
+    the graph input that it repeats.
+    trouble: why the search for the places of nameless entries ended early, if it did. tail: see nameless.unexplained_tail."""
+
+    placed: Mapping[str, Observation]
+    unknown: Mapping[str, str]
+    dropped: Mapping[str, str]
+    twins: Mapping[str, str]
+    tolerance: Tolerance
+    passes: int
+    trouble: str = ""
+    tail: tuple[str, tuple[str, ...]] | None = None
+
+    @property
+    def aliases(self) -> dict[str, tuple[str, str]]:
+        return {o.claim.entry: (o.claim.tensor, t) for t, o in self.placed.items() if o.status is Status.ALIAS}
+
+
+def match(matcher: Matcher) -> Matched:
+    """Place every entry that can be placed; the values are in `matcher.observations`."""
+    matcher.by_name()
+    trouble = match_by_value(matcher)
+    return Matched(
+        placed=matcher.placed,
+        unknown=matcher.unknown,
+        dropped=matcher.dropped,
+        twins={**matcher.repeats, **matcher.twins},
+        tolerance=matcher.known.tolerance,
+        passes=matcher.passes,
+        trouble=trouble,
+        tail=unexplained_tail(matcher),
+    )
