@@ -5,7 +5,7 @@
 
 One row for each case.json under CORPUS (default: models/healthy):
 
-entries of the target; tensors that the model computes, constants left out; name, alias, value: of these, how many were matched, and how
+entries    of the target. tensors: of the model, constants left out. name, alias, value: how many of these were matched so
 odd        of the matched ones, those that no prediction supports (in a healthy dump: constants, or much noise)
 twins      entries that repeat another one, or a graph input; left: those that were put nowhere (weights, steps of the compiler)
 copies     of the latter, entries that fit a tensor by golden values which another entry stands for
@@ -15,8 +15,7 @@ passes     local passes; runs: node runs for each node of the model (2 local pas
 
 The truth is taken by value and knows no names: each entry is compared with every golden tensor of its size, in every layout.
 All tensors within 1.5 times the best error, or within the tie floor of the dump's precision, count as right. Golden values and
-not predictions stand behind it, so in an int8 dump with a large accumulated error an entry may have no truth at all.
-Exits with 1 where a match is wrong.
+not predictions stand behind it: in an int8 dump with a large accumulated error an entry may have none. Exit code 1: one is wrong.
 """
 
 from __future__ import annotations

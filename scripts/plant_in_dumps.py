@@ -29,6 +29,8 @@ import numpy as np
 from bisect_align.dumps.entry import Entry, Role
 from bisect_align.errors import BisectAlignError
 from bisect_align.golden.protocol import Unavailable
+from bisect_align.matching.fit import residual
+from bisect_align.matching.layout import fixes
 from bisect_align.matching.match import match
 from bisect_align.matching.matcher import Matcher
 from bisect_align.matching.observations import Observation, Observations
@@ -135,6 +137,19 @@ def stored(entry: Entry, seen: Observation, values: Array) -> Entry | None:
     return replace(entry, reader=lambda _expect: shaped)
 
 
+def copy(twin: Entry, healthy: Array, values: Array) -> Entry | None:
+    """A second entry of the tensor with these values, in the layout in which it held the healthy ones; None where none fits."""
+    if twin.shape is None or twin.dtype is None:
+        return None
+    held = twin.load(None).astype(np.float64)
+    layouts = [fix for fix in fixes(twin.shape, healthy.shape) if not fix.crops]
+    fix = min(layouts, key=lambda one: residual(one.apply(held), healthy), default=None)
+    if fix is None:
+        return None
+    raw = fix.invert(values).astype(twin.dtype)
+    return replace(twin, reader=lambda _expect: raw)
+
+
 def trial(found: Ground, changed: dict[str, Array]) -> Hunt | None:
     """The judge on the changed dump."""
     by_key = {e.key: e for e in found.case.catalogue.entries}
@@ -145,12 +160,11 @@ def trial(found: Ground, changed: dict[str, Array]) -> Hunt | None:
             return None
         by_key[fresh.key] = fresh
         for twin, first in found.twins.items():
-            shape, dtype = by_key[twin].shape, by_key[twin].dtype
-            if first == fresh.key and shape is not None and dtype is not None:
-                copy = fresh.load(None).reshape(shape).astype(dtype)
-                by_key[twin] = replace(by_key[twin], reader=lambda _expect, copy=copy: copy)
+            if first == fresh.key and (copied := copy(by_key[twin], found.values[tensor], values)) is not None:
+                by_key[twin] = copied
     # values that are in no ONNX graph cannot be computed again: a dump that held both would be no run of anything
-    kept = {o.claim.entry for o in found.placed.values()} | set(found.twins)
+    placed = {o.claim.entry for o in found.placed.values()}
+    kept = placed | {twin for twin, first in found.twins.items() if first in placed or first in found.case.inputs.values}
     names = {
         c.entry for c in (*found.case.claims.claims, *found.case.claims.weights) if c.tensor not in found.case.model.graph.order
     }
@@ -202,6 +216,9 @@ def run_case(file: Path, count: int, seed: int, *, file_only: bool) -> Counter[s
         if tally.total() >= count:
             break
         kind = KINDS[i % len(KINDS)]
+        entry = found.case.entries[found.placed[tensor].claim.entry]
+        if kind == "nan" and entry.dtype is not None and entry.dtype.kind in "iu":
+            continue  # codes have no NaN
         wrong = plant(kind, found.values[tensor])
         effect = np.linalg.norm(np.nan_to_num(wrong - found.values[tensor], nan=1e9))
         if effect < EFFECT * max(

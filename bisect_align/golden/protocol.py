@@ -90,3 +90,13 @@ class Golden(Protocol):
         A feed named like a tensor that one of the nodes makes wins over it for the consumers.
         """
         ...
+
+    def try_nodes(
+        self, nodes: Sequence[Any], feeds: Mapping[str, Array], wanted: Sequence[str], *, opset: int | None = None
+    ) -> dict[str, Value]:
+        """Run nodes that are not the model's (onnx.NodeProto, in topological order) on the feeds; the values of the wanted tensors.
+
+        They read the model's constants and functions, and obey its opset imports; opset: another version of the standard operators.
+        What cannot be run gives `Unavailable`, also where `replay` raises: a guess may be nonsense.
+        """
+        ...

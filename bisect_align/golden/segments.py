@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
+import onnx
 
-from bisect_align.errors import InputsError
+from bisect_align.errors import EngineError, InputsError, ModelError
 from bisect_align.golden.protocol import Array, Counters, Hook, Perturb, Unavailable, Value
 from bisect_align.golden.sessions import Sessions
 from bisect_align.golden.values import Carried, carry, cast, shown
 from bisect_align.golden.walk import Walk
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.graph import Graph
+from bisect_align.model.rival import with_nodes
 
 # Sessions of one node are small; this holds all of a model's where it weighs a few hundred MB.
 _DEFAULT_MEMORY = 1 << 30
@@ -137,6 +139,18 @@ class SegmentEngine:
                 walk.put(name, value)
             walk.release(node)
         return {name: found[name] for name in asked}
+
+    def try_nodes(
+        self, nodes: Sequence[onnx.NodeProto], feeds: Mapping[str, Array], wanted: Sequence[str], *, opset: int | None = None
+    ) -> dict[str, Value]:
+        """Run nodes that are not the model's (see `protocol.Golden.try_nodes`). Raises nothing for what cannot run."""
+        graph = with_nodes(self._graph, nodes, opset)
+        other = SegmentEngine(graph, memory=0)
+        other._counters = self._counters
+        try:
+            return other.replay(range(len(graph.nodes)), feeds, wanted)
+        except (EngineError, ModelError, ValueError) as error:
+            return dict.fromkeys(wanted, Unavailable(str(error)))
 
     def _walk(self, nodes: Sequence[int], feeds: Mapping[str, Array]) -> Walk:
         return Walk(self._graph, self._sessions, self._counters, nodes, feeds)

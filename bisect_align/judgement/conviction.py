@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bisect_align.golden.protocol import Unavailable
-from bisect_align.judgement.judge import CONVICT, Judge, Judged
+from bisect_align.judgement.judge import APPEAL_REPLAYS, CONVICT, Judge, Judged
 from bisect_align.judgement.trial import Score, feeds_of, predict, try_region
 from bisect_align.model.chain import above, below
 from bisect_align.model.observed import ObservedGraph
@@ -23,6 +23,7 @@ Array: TypeAlias = NDArray[Any]
 CONSUMERS = 8  # consumers asked
 CONSUMER_MIN = 8  # elements a consumer must have before it is evidence
 CLEARLY = 3.0  # how many times worse the other value must explain a consumer
+FLIPS = 2.0  # the same, where the other value nearly acquits the consumer
 
 
 class Finding(StrEnum):
@@ -55,7 +56,8 @@ class Court:
     """Rules on observed tensors, each once.
 
     uncertain: tensors whose entry fitted no prediction or another name's; nobody is convicted on such a boundary if the replay in
-    its place acquits. needs_consumer: tensors whose entry is only believed if something consumed it.
+    its place acquits. needs_consumer: tensors whose entry is only believed if something consumed it. trusted: False where so much
+    contradicts the model that names, model or inputs are to blame rather than operators; then nobody is convicted.
     """
 
     def __init__(
@@ -65,8 +67,10 @@ class Court:
         *,
         uncertain: frozenset[str] = frozenset(),
         needs_consumer: frozenset[str] = frozenset(),
+        trusted: bool = True,
     ) -> None:
         self.judge, self.graph, self.uncertain, self.needs_consumer = judge, graph, uncertain, needs_consumer
+        self.trusted = trusted
         self._rulings: dict[str, Ruling] = {}
 
     def rule(self, tensor: str) -> Ruling:
@@ -93,9 +97,10 @@ class Court:
             return Ruling(tensor, Finding.SUSPECT if judged.suspect else Finding.HEALTHY, judged)
         override, replaced = self._disbelieved(tensor)
         if override:
-            again = self.judge.retry(tensor, override=override)
+            again = self.judge.retry(tensor, override=override, replays=APPEAL_REPLAYS)
             cleared = Judged(judged.region, again, judged.factor)
-            if not cleared.convicted:
+            # see _clearly_worse: on a replayed boundary even the right value may score a little beyond noise
+            if cleared.value is None or (cleared.value <= FLIPS * CONVICT and again.kind is None):
                 return Ruling(tensor, Finding.UNKNOWN if again.unknown else Finding.HEALTHY, cleared, replaced=replaced)
             judged = cleared
         if (shaky := self._shaky(tensor, override)) is not None:
@@ -125,14 +130,20 @@ class Court:
                     return parent
         return None
 
+    def fed(self, tensor: str, replaced: tuple[str, ...] = ()) -> dict[str, Array]:
+        """What the region reads: the target's own values, replays in the place of the tensors named."""
+        override = {p: value for p in replaced if (value := self._replayed(p, {})) is not None}
+        return feeds_of(self.judge.region(tensor), self.judge.observed, override)
+
     def replayed(self, tensor: str, replaced: tuple[str, ...] = ()) -> Array | None:
         """What the region should have made of its boundary, replays in the place of the tensors named; None where it cannot run."""
-        override = {p: value for p in replaced if (value := self._replayed(p, {})) is not None}
-        return self._replayed(tensor, override)
+        return self._run(tensor, self.fed(tensor, replaced))
 
     def _replayed(self, tensor: str, override: Mapping[str, Array]) -> Array | None:
-        area = self.judge.region(tensor)
-        got = predict(self.judge.bench, area, feeds_of(area, self.judge.observed, override))
+        return self._run(tensor, feeds_of(self.judge.region(tensor), self.judge.observed, override))
+
+    def _run(self, tensor: str, feeds: Mapping[str, Array]) -> Array | None:
+        got = predict(self.judge.bench, self.judge.region(tensor), feeds)
         return None if isinstance(got, Unavailable) else got
 
     def _alias(self, tensor: str, judged: Judged) -> str | None:
@@ -159,20 +170,22 @@ class Court:
         return None
 
     def _consumption(self, tensor: str, judged: Judged, override: Mapping[str, Array], replaced: tuple[str, ...]) -> Ruling:
+        if not self.trusted:
+            return Ruling(tensor, Finding.SUSPECT, judged, replaced=replaced)
         right = self._replayed(tensor, override)
         asked = [c for c in self.graph.children[tensor] if self.judge.observed.value(c).size >= CONSUMER_MIN][:CONSUMERS]
         ate: list[str] = []
         refused: list[str] = []
         if right is not None:
             for child in asked:
-                as_dumped, as_replayed = self.judge.raw(child).value, self.judge.retry(child, override={tensor: right}).value
-                if as_dumped is None and as_replayed is None:
+                scores = self.judge.raw(child).value, self.judge.retry(child, override={tensor: right}).value
+                if scores == (None, None):
                     continue
-                worse = np.inf if as_replayed is None else as_replayed
-                dumped = np.inf if as_dumped is None else as_dumped
-                if worse > max(CONVICT, CLEARLY * dumped):
+                factor = self.judge.factor(child)
+                dumped, replayed = (np.inf if s is None else s / factor for s in scores)
+                if _clearly_worse(replayed, dumped):
                     ate.append(child)
-                elif dumped > max(CONVICT, CLEARLY * worse):
+                elif _clearly_worse(dumped, replayed):
                     refused.append(child)
         if ate:
             return Ruling(tensor, Finding.FAULT, judged, Consumed.YES, tuple(ate), replaced=replaced)
@@ -183,6 +196,15 @@ class Court:
         if tensor in self.needs_consumer:
             return Ruling(tensor, Finding.SUSPECT, judged, replaced=replaced)
         return Ruling(tensor, Finding.FAULT, judged, replaced=replaced)
+
+
+def _clearly_worse(one: float, other: float) -> bool:
+    """Would the first score convict, and the second explain so much better that the two do not come from noise?
+
+    A replay in the place of an entry lacks what the target itself introduced there, so that even the right one may score a little
+    beyond noise.
+    """
+    return one > CONVICT and (one > CLEARLY * other or (other <= FLIPS * CONVICT and one > FLIPS * other))
 
 
 class _Without:

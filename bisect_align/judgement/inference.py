@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import statistics as stats
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bisect_align.judgement.judge import Judge, sample
 from bisect_align.judgement.precision import INT8, LADDER, Precision, grid_step
 from bisect_align.model.dtypes import is_float
+from bisect_align.model.operators import MATRIX
 
 SAMPLE = 48  # regions tried at each precision
 MEDIAN_MAX = 0.7
 BEYOND, BEYOND_SHARE = 2.0, 0.05
+FAMILY_MIN = 2  # regions of one family of matrix operators that are all beyond noise
 MATRIX_MIN = 6  # matrix operators that decide when the others do not fit (a fault that hits every operator of another kind)
 ENOUGH = 8  # regions from which int8 may be inferred without a grid in the dump
 GRID_SAMPLE, GRID_SIZE, GRID_MIN, GRID_SHARE = 24, 64, 3, 0.2
@@ -21,11 +24,13 @@ FEW = 3  # regions that may be faulty in a small dump without changing the preci
 
 @dataclass(frozen=True, slots=True)
 class Inferred:
-    """precision, how it was found, and whether any precision fitted at all."""
+    """precision, how it was found, and whether any precision fitted at all. explains: False where even that precision leaves most
+    regions beyond noise: then names, model or inputs are more likely wrong than that many operators."""
 
     precision: Precision
     evidence: str
     fitted: bool
+    explains: bool = True
 
 
 def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candidates: Sequence[Precision] = LADDER) -> Inferred:
@@ -47,19 +52,24 @@ def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candid
         median = stats.median(scores)
         beyond = sum(v > BEYOND for v in scores)
         tried.append(f"{precision.name}: median {median:.2g}, {beyond} of {len(scores)} beyond noise")
-        if _fits(scores):
+        if _fits(scores) and not _family_beyond(judge, telling):
             # so coarse a format explains nearly anything in a few regions, and nothing else in this dump speaks for it
             sure = precision is not INT8 or len(scores) >= ENOUGH
             return Inferred(precision, "; ".join(tried) + ("" if sure else "; too few regions to tell int8 from a fault"), sure)
         telling = sample([t for t in tensors if judge.multiplies(t)], SAMPLE)
-        if len(telling) >= MATRIX_MIN and _fits([v for t in telling if (v := judge.raw(t).value) is not None], strict=True):
-            evidence = f"; the {len(telling)} matrix operators fit {precision.name}, others do not"
+        raws = [s for t in telling if not (s := judge.raw(t)).fixed]
+        matrix = [s.value for s in raws if s.value is not None]
+        if len(matrix) >= MATRIX_MIN and _fits(matrix, strict=True):
+            evidence = f"; the {len(matrix)} matrix operators fit {precision.name}, others do not"
             return Inferred(precision, "; ".join(tried) + evidence, True)
         if best is None or median < best[0]:
             best = (median, precision)
     assert best is not None
     fallback = next((p for p in candidates if judge_fits_median(judge_at(p), tensors)), candidates[-1])
-    return Inferred(fallback, "; ".join(tried) + "; none fits", False)
+    judge = judge_at(fallback)
+    scores = [v for t in sample([t for t in tensors if judge.computes(t)], SAMPLE) if (v := judge.raw(t).value) is not None]
+    explains = len(scores) < ENOUGH or 2 * sum(v > BEYOND for v in scores) <= len(scores)
+    return Inferred(fallback, "; ".join(tried) + "; none fits", False, explains)
 
 
 def on_int8_grid(judge: Judge, tensors: Sequence[str]) -> bool:
@@ -81,6 +91,18 @@ def _fits(scores: Sequence[float], *, strict: bool = False) -> bool:
     beyond = sum(v > BEYOND for v in scores)
     few = 0.0 if strict else min(FEW, 0.34 * len(scores))
     return stats.median(scores) < MEDIAN_MAX and beyond <= max(BEYOND_SHARE * len(scores), few)
+
+
+def _family_beyond(judge: Judge, tensors: Sequence[str]) -> bool:
+    """True where every region of a family of matrix operators (two at least) is beyond noise: that family ran coarser, and mixed
+    runs are judged by their coarsest part."""
+    families: dict[str, list[float]] = defaultdict(list)
+    for tensor in tensors:
+        score = judge.raw(tensor)
+        if score.value is not None and not score.fixed:
+            for family in {c[0] for c in judge.classes(tensor)} & MATRIX:
+                families[family].append(score.value)
+    return any(len(values) >= FAMILY_MIN and min(values) > BEYOND for values in families.values())
 
 
 def judge_fits_median(judge: Judge, tensors: Sequence[str]) -> bool:

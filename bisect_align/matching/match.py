@@ -10,6 +10,8 @@ from bisect_align.matching.matcher import Matcher
 from bisect_align.matching.nameless import match_by_value, unexplained_tail
 from bisect_align.matching.observations import Observation, Status
 
+TRUST_MIN = 6  # entries that fit nothing, from which a majority of them puts the names in doubt
+
 
 @dataclass(frozen=True, slots=True)
 class Matched:
@@ -26,6 +28,13 @@ class Matched:
     passes: int
     trouble: str = ""
     tail: tuple[str, tuple[str, ...]] | None = None
+
+    @property
+    def trusted(self) -> bool:
+        """False where most entries fit neither the tensor they are named after nor a neighbour: then it is hardly the operators."""
+        doubtful = sum(o.status in (Status.UNSUPPORTED, Status.WRONG_SHAPE) for o in self.placed.values())
+        supported = sum(o.supported or o.status is Status.ASSUMED for o in self.placed.values())
+        return doubtful < TRUST_MIN or supported >= doubtful
 
     @property
     def aliases(self) -> dict[str, tuple[str, str]]:

@@ -22,7 +22,7 @@ from bisect_align.matching.fit import BETTER, Fit, carries_evidence, fit, read, 
 from bisect_align.matching.lookaround import Around, Pending
 from bisect_align.matching.observations import Observation, Observations, Status, observation
 from bisect_align.matching.survey import Knowledge, Survey, survey
-from bisect_align.model.chain import above, below, signature
+from bisect_align.model.chain import above, below
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.graph import Graph
 from bisect_align.model.parameters import never_fed
@@ -53,6 +53,7 @@ class Matcher:
         self.steering = never_fed(graph)
         self.known = Knowledge()
         self.repeats: dict[str, str] = {}
+        self._lines: dict[str, list[str]] = {}
         self.passes = 0
         order = graph.order
         self.homes = {c.entry: c.tensor for c in claims.claims if c.tensor in order}
@@ -256,10 +257,16 @@ class Matcher:
     # --- habits ---------------------------------------------------------------------------------------------------------
 
     def _line(self, tensor: str) -> list[str]:
-        return [*reversed(above(self.graph, tensor)), tensor, *below(self.graph, tensor)]
+        """The fusable chain through a tensor, from above downwards."""
+        if tensor not in self._lines:
+            self._lines[tensor] = [*reversed(above(self.graph, tensor)), tensor, *below(self.graph, tensor)]
+        return self._lines[tensor]
 
     def _signature(self, tensor: str) -> tuple[str, ...]:
-        return signature(self.graph, tensor)[:SIGNATURE]
+        """Operator types of the chain that starts with the producer of `tensor`: the key over which naming habits are learnt."""
+        line = self._line(tensor)
+        chain = line[line.index(tensor) :][:SIGNATURE]
+        return tuple(self.graph.nodes[self.graph.producer[name]].op for name in chain)
 
     def _note_offset(self, claim: Claim, name: str, seen: Observation) -> None:
         if not seen.supported:

@@ -63,9 +63,3 @@ def above(graph: Graph, tensor: str, limit: int = CHAIN) -> tuple[str, ...]:
         found += [x for x in upper if tensor in below(graph, x)]
         frontier = upper if len(seen) < 4 * limit else []
     return tuple(found[:limit])
-
-
-def signature(graph: Graph, tensor: str) -> tuple[str, ...]:
-    """Operator types of the chain that starts with the producer of `tensor`: the key over which naming habits are learnt."""
-    names = (tensor, *below(graph, tensor))
-    return tuple(graph.nodes[graph.producer[n]].op for n in names if n in graph.producer)

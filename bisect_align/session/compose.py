@@ -8,13 +8,19 @@ from collections import Counter
 from importlib import metadata
 from typing import Any
 
+import numpy as np
+
 from bisect_align.dumps.entry import Role
 from bisect_align.golden.protocol import Array
 from bisect_align.judgement.conviction import Finding, Ruling
+from bisect_align.judgement.hypotheses import hypotheses
+from bisect_align.judgement.precision import rms
+from bisect_align.judgement.symptoms import symptoms
 from bisect_align.judgement.verdict import Facts, verdict
 from bisect_align.matching.names import NameTables
 from bisect_align.matching.observations import Status
 from bisect_align.metrics.measure import measure
+from bisect_align.model.dtypes import is_float
 from bisect_align.model.graph import Graph, Node
 from bisect_align.model.region import Region
 from bisect_align.result.result import (
@@ -36,6 +42,7 @@ from bisect_align.result.result import (
     State,
     Suspect,
     SuspectedEntry,
+    Symptom,
     TargetInfo,
     TensorRow,
     Verdict,
@@ -68,7 +75,8 @@ def facts_of(hunt: Hunt) -> Facts:
         return Facts(inputs_differ=True)
     rulings = findings.rulings.values()
     doubtful = any(r.finding in (Finding.FILE, Finding.NAME) for r in rulings)
-    whole = hunt.evidence.precision.fitted and hunt.evidence.matched.tail is None and hunt.ends_compared()
+    matched = hunt.evidence.matched
+    whole = hunt.evidence.precision.fitted and hunt.evidence.trusted and matched.tail is None and hunt.ends_compared()
     judged = findings.full and whole and all(r.finding is not Finding.UNKNOWN for r in rulings)
     return Facts(
         golden_suspect=bool(findings.golden_suspect),
@@ -91,6 +99,7 @@ def culprit(hunt: Hunt, ruling: Ruling) -> Culprit:
     right = hunt.evidence.court.replayed(ruling.tensor, ruling.replaced)
     golden = hunt.golden.value(ruling.tensor)
     introduced = _measured(right, target)
+    looks, guesses = explained(hunt, ruling, target, right)
     certificate = Certificate(tuple(boundary(hunt, b, ruling) for b in area.boundary), introduced, ruling.consumed, ruling.by)
     return Culprit(
         kind=ruling.judged.score.kind or Kind.WRONG_RESULT,
@@ -100,7 +109,22 @@ def culprit(hunt: Hunt, ruling: Ruling) -> Culprit:
         certificate=certificate,
         accumulated=_measured(golden, target),
         inherited=_measured(golden, right),
+        symptoms=looks,
+        hypotheses=guesses,
     )
+
+
+def explained(hunt: Hunt, ruling: Ruling, target: Array, right: Array | None) -> tuple[tuple[Symptom, ...], tuple[str, ...]]:
+    """What the error looks like, and the misreadings of the operator that account for it."""
+    if right is None:
+        return (), ()
+    area, score, fed = ruling.judged.region, ruling.judged.score, hunt.evidence.court.fed(ruling.tensor, ruling.replaced)
+    finite = right[np.isfinite(right)] if is_float(right.dtype) else right[:0]
+    noise = score.expected * rms(finite)
+    op = hunt.case.model.graph.nodes[hunt.case.model.graph.producer[ruling.tensor]].op
+    looks = symptoms(target, right, op, boundary=fed, noise_rms=noise)
+    precision = hunt.evidence.precision.precision
+    return looks, hypotheses(hunt.bench, area, fed, target, right, precision=precision, expected=score.expected)
 
 
 def _measured(reference: Array | None, values: Array | None) -> Figures:

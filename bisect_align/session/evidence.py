@@ -46,6 +46,11 @@ class Evidence:
     noise: dict[str, NoiseLevel]
     court: Court
 
+    @property
+    def trusted(self) -> bool:
+        """False where so much contradicts the model that it is hardly the operators."""
+        return self.matched.trusted and self.precision.explains
+
 
 def gather(case: Case, bench: Bench, golden: GoldenValues, progress: Progress) -> Evidence:
     """Match the whole dump. Raises MatchError where no entry is a tensor of the model."""
@@ -158,6 +163,7 @@ def _weigh(
     court = Court(
         judge_at(precision.precision),
         observed,
+        trusted=matched.trusted and precision.explains,
         uncertain=frozenset(t for t, o in placed if o.status in UNCERTAIN),
         needs_consumer=frozenset(
             t

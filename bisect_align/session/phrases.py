@@ -95,6 +95,11 @@ def _fault(hunt: Hunt, culprits: tuple[Culprit, ...]) -> str:
 
 
 def _undecided(hunt: Hunt, beyond: tuple[str, ...]) -> str:
+    if not hunt.evidence.trusted:
+        return (
+            "most of the dump contradicts the model, more than operators at fault would: "
+            "is it the right model, the right input, the right sample, and are the names those of the values?"
+        )
     if beyond:
         return f"{beyond[0]!r} is beyond noise, and what the dump holds cannot show where that comes from"
     if not hunt.evidence.precision.fitted:
