@@ -83,9 +83,9 @@ def main() -> int:
         pool = pool_of(nameless)
     matcher = Matcher(graph, engine, inputs, nameless, none)
     by_value = ByValue(graph, engine, inputs, matcher.observations, pool, Votes())
-    prints = by_value._predictions(frozenset())
+    prints = by_value.predictions(frozenset())
     with timed("pruning", figures):
-        by_value._candidates(prints)
+        by_value.candidates(prints)
     with timed("matched whole, by name", figures):
         found = match(Matcher(graph, engine, inputs, named, claims))
     with timed("matched whole, by value", figures):

@@ -119,7 +119,7 @@ def row(name: str, options: Options) -> tuple[Row, list[str]]:
     passes, runs = counters.local_passes, (counters.node_runs - ran) / max(len(graph.nodes), 1)
     placed = {seen.claim.entry: seen for seen in matched.placed.values()}
     target = [entry for entry in case.catalogue.entries if entry.role is Role.TARGET]
-    spoken = {c.entry for c in (*case.claims.claims, *case.claims.weights) if c.tensor not in graph.order}
+    spoken = case.claims.beside(graph.order)
     wrong, missed, copies = [], [], 0
     golden = golden_by_size(case)
     for entry in target:

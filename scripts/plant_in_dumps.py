@@ -165,9 +165,7 @@ def trial(found: Ground, changed: dict[str, Array]) -> Hunt | None:
     # values that are in no ONNX graph cannot be computed again: a dump that held both would be no run of anything
     placed = {o.claim.entry for o in found.placed.values()}
     kept = placed | {twin for twin, first in found.twins.items() if first in placed or first in found.case.inputs.values}
-    names = {
-        c.entry for c in (*found.case.claims.claims, *found.case.claims.weights) if c.tensor not in found.case.model.graph.order
-    }
+    names = found.case.claims.beside(found.case.model.graph.order)
     by_key = {k: e for k, e in by_key.items() if k in kept or k in names or e.role is not Role.TARGET}
     case = prepare(found.options)
     case.entries = by_key

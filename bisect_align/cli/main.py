@@ -86,7 +86,8 @@ def _usage(error: CycloptsError, words: list[str]) -> str:
         name = error.argument.name
         if name.startswith("--") and name not in words:
             first = words[0] if words else ""
-            near = difflib.get_close_matches(first, [command for command in app if not command.startswith("-")], 1)
+            commands = [command for command in app if not command.startswith("-")]
+            near = difflib.get_close_matches(first, commands, 1) if first not in commands else []
             return f"{name} is missing" + (f", or did you mean the command {near[0]!r} by {first!r}?" if near else "")
         return f"{name} needs a value" if name.startswith("--") else f"the {name} is missing"
     return str(error).rstrip(".")

@@ -53,7 +53,7 @@ def catalogue(path: Path, convention: Convention | None = None, sample: int = 0)
     found.faults[:0] = faults
     found.ignored += skipped
     found.notes[:0] = [*notes, *said, *teller.notes]
-    entries = _entries(files, root, found, teller)
+    entries = _entries(root, found, teller)
     problems = tuple(_problem(fault, root) for fault in found.faults)
     if not entries:
         raise _nothing(path, files, problems, choice.convention)
@@ -66,8 +66,6 @@ def catalogue(path: Path, convention: Convention | None = None, sample: int = 0)
         tuple(note for note in found.notes if note),
         told.name,
         told.rewrites,
-        told.layout.order if told.layout else "unknown",
-        told.fused.named if told.fused else "unknown",
     )
 
 
@@ -127,7 +125,7 @@ def _walk(root: Path) -> tuple[dict[Path, PurePosixPath], list[Fault]]:
     return dict(sorted(found.items(), key=lambda item: item[1].parts)), faults
 
 
-def _entries(files: Places, root: Path, found: Found, teller: Teller) -> list[Entry]:
+def _entries(root: Path, found: Found, teller: Teller) -> list[Entry]:
     places = [names.relative(piece.source, root) for piece in found.pieces]
     seen = [
         roles.Seen(place, piece.format, piece.member, piece.reference) for piece, place in zip(found.pieces, places, strict=True)
@@ -141,7 +139,7 @@ def _entries(files: Places, root: Path, found: Found, teller: Teller) -> list[En
     given, notes = roles.roles(seen)
     found.notes += notes
     given = [one.role or role for one, role in zip(told, given, strict=True)]
-    naming = _Naming.of(pieces, seen, given)
+    naming = _Naming.of(seen, given)
     single = len({piece.source for piece in pieces}) == 1 and all(piece.member is not None for piece in pieces)
     entries: list[Entry] = []
     taken: set[str] = set()
@@ -193,7 +191,7 @@ class _Naming:
     order: dict[int, int]
 
     @classmethod
-    def of(cls, pieces: list[Piece], seen: list[roles.Seen], given: list[Role]) -> _Naming:
+    def of(cls, seen: list[roles.Seen], given: list[Role]) -> _Naming:
         own = [p for p, item in enumerate(seen) if given[p] is Role.TARGET and item.member is None]
         stems = Counter(names.stem(seen[p].place) for p in own)
         order: dict[int, int] = {}

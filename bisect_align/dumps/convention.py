@@ -330,7 +330,7 @@ def known() -> tuple[Convention, ...]:
 def load(given: str) -> Convention:
     """The convention of this name, or a user's own file (a path that ends with .toml). Raises DumpError."""
     for one in known():
-        if one.name == given:
+        if one.name == given.casefold():
             return one
     path = Path(given)
     if path.suffix.lower() != ".toml":

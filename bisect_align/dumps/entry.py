@@ -59,7 +59,8 @@ class Entry:
 
     decoration: what the toolchain's convention took off the key to get names[0] (""; else names[0] is a weaker claim than a name
     that stands there whole). whole: what stands behind a tensor's name is no decoration, so no part of the key is a claim.
-    view: which side of a quantise/dequantise pair the value is from, where the convention tells ("before", "consumers", "codes").
+    view: which side of a quantise/dequantise pair the value is from, where the convention tells ("before", "consumers", "codes");
+    a hint for readers of the catalogue, nothing is judged by it.
     step: of a text whose numbers all have the same decimals, the last of them (1e-6 for "%.6f"); 0 where nothing is known.
     """
 
@@ -97,8 +98,7 @@ class Problem:
 class Catalogue:
     """All that a dump holds; `ignored` counts files that are no tensors (logs, graphs, sidecars) by their ending.
 
-    convention: the toolchain's rules it was read by, with `rewrites` (what they do to a model's names, in this order), the
-    `layout` of its values and which member of a `fused` group gives the name; the last two are hints, never proofs.
+    convention: the toolchain's rules it was read by, with `rewrites` (what they do to a model's names, in this order).
     """
 
     root: Path
@@ -108,5 +108,3 @@ class Catalogue:
     notes: tuple[str, ...] = ()
     convention: str = "generic"
     rewrites: tuple[Rewrite, ...] = ()
-    layout: str = "unknown"
-    fused: str = "unknown"

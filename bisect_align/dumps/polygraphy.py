@@ -74,7 +74,7 @@ def _piece(path: Path, value: Any, tensor: str, member: str, order: int, *, refe
     text = _text(value)
     held = len(text) // 4 * 3 - text[-2:].count("=")
     found = npy.header(_decoded(text[:HEAD]), held)
-    reader = partial(_load, path, text)
+    reader = partial(_load, text)
     kind = npy.native(found.dtype)
     return Piece(path, "polygraphy", found.nbytes, reader, kind, found.shape, tensor, member, order, reference=reference)
 
@@ -95,7 +95,7 @@ def _decoded(text: str) -> bytes:
         raise DumpError("is a damaged base64 text") from error
 
 
-def _load(path: Path, text: str, expect: Expect | None) -> Array:
+def _load(text: str, expect: Expect | None) -> Array:
     data = np.frombuffer(_decoded(text), np.uint8)
     found = npy.header(data[: npy.HEAD].tobytes(), data.size)
     return npy.values(data[found.offset : found.offset + found.nbytes], found)

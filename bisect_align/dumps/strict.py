@@ -18,10 +18,10 @@ def table(kind: type[_Table], value: object, at: str = "") -> _Table:
 
     Fields may be texts, numbers, booleans, Literals, optional ones, tuples of these, dicts of these, and dataclasses.
     """
-    if not isinstance(value, dict):
-        raise DumpError(f"{at or 'the file'} must be a table, not {_shown(value)}")
     hints = get_type_hints(kind)
     fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]  # kind is a dataclass
+    if not isinstance(value, dict):
+        raise DumpError(f"{at or 'the file'} must be a table, not {_shown(value)}", hint=f"its keys: {', '.join(fields)}")
     for key in value:
         if key not in fields:
             near = difflib.get_close_matches(key, fields, n=1)

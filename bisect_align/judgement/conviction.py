@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bisect_align.golden.protocol import Unavailable
 from bisect_align.judgement.judge import APPEAL_REPLAYS, CONVICT, Judge, Judged
-from bisect_align.judgement.trial import Score, feeds_of, predict, try_region
+from bisect_align.judgement.trial import Observed, Score, feeds_of, predict, try_region
 from bisect_align.model.chain import above, below
 from bisect_align.model.observed import ObservedGraph
 from bisect_align.model.region import region
@@ -24,6 +24,8 @@ CONSUMERS = 8  # consumers asked
 CONSUMER_MIN = 8  # elements a consumer must have before it is evidence
 CLEARLY = 3.0  # how many times worse the other value must explain a consumer
 FLIPS = 2.0  # the same, where the other value nearly acquits the consumer
+# An entry that scores less as another tensor (this part of its score under its own name, and this more) is that tensor's value.
+ALIAS_SHARE, ALIAS_ROOM = 0.2, 0.5
 
 
 class Finding(StrEnum):
@@ -107,7 +109,8 @@ class Court:
             score = Score(None, note=f"follows from the replay of {shaky!r}, not from its entry")
             return Ruling(tensor, Finding.UNKNOWN, Judged(judged.region, score), replaced=(*replaced, shaky))
         if (holds := self._alias(tensor, judged)) is not None:
-            return Ruling(tensor, Finding.NAME, judged, holds=holds)
+            finding = Finding.FILE if holds in self.judge.observed else Finding.NAME
+            return Ruling(tensor, finding, judged, holds=holds, replaced=replaced)
         return self._consumption(tensor, judged, override, replaced)
 
     def _disbelieved(self, tensor: str) -> tuple[dict[str, Array], tuple[str, ...]]:
@@ -116,7 +119,7 @@ class Court:
         for parent in self.graph.parents[tensor]:
             ruling = self._rulings.get(parent)
             if ruling is not None and ruling.finding in (Finding.FILE, Finding.NAME, Finding.ABSORBED):
-                value = self._replayed(parent, {})
+                value = self.replayed(parent, ruling.replaced)
                 if value is not None:
                     override[parent] = value
         return override, tuple(override)
@@ -131,8 +134,10 @@ class Court:
         return None
 
     def fed(self, tensor: str, replaced: tuple[str, ...] = ()) -> dict[str, Array]:
-        """What the region reads: the target's own values, replays in the place of the tensors named."""
-        override = {p: value for p in replaced if (value := self._replayed(p, {})) is not None}
+        """What the region reads: the target's own values, replays in the place of the tensors named (and of those that these were
+        ruled without)."""
+        ruled = {p: self._rulings[p].replaced if p in self._rulings else () for p in replaced}
+        override = {p: value for p, without in ruled.items() if (value := self.replayed(p, without)) is not None}
         return feeds_of(self.judge.region(tensor), self.judge.observed, override)
 
     def replayed(self, tensor: str, replaced: tuple[str, ...] = ()) -> Array | None:
@@ -147,15 +152,16 @@ class Court:
         return None if isinstance(got, Unavailable) else got
 
     def _alias(self, tensor: str, judged: Judged) -> str | None:
-        """Another tensor of the chain, without an entry of its own, whose value this entry is."""
+        """Another tensor of the chain whose value this entry is: one without an entry, or with one that fits nothing either (two
+        files that are exchanged)."""
         score = judged.score.value
         if score is None or judged.score.kind is Kind.WRONG_SHAPE:
             return None
-        limit = min(CONVICT, 0.2 * score + 0.5)
+        limit = min(CONVICT, ALIAS_SHARE * score + ALIAS_ROOM)
         graph, observed, bench = self.judge.bench.graph, self.judge.observed, self.judge.bench
         value = observed.value(tensor)
         for place in (*below(graph, tensor), *above(graph, tensor)):
-            if place in observed:
+            if place in observed and place not in self.uncertain:
                 continue
             area = region(graph, place, _Without(observed, tensor))
             if not area.boundary or tensor in area.boundary:
@@ -210,7 +216,7 @@ def _clearly_worse(one: float, other: float) -> bool:
 class _Without:
     """The observed tensors but for one."""
 
-    def __init__(self, observed: Any, tensor: str) -> None:
+    def __init__(self, observed: Observed, tensor: str) -> None:
         self._observed, self._tensor = observed, tensor
 
     def __contains__(self, name: object) -> bool:

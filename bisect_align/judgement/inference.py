@@ -41,12 +41,10 @@ def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candid
     if INT8 in candidates and on_int8_grid(judge_at(INT8), tensors):
         return Inferred(INT8, "dumped tensors lie on grids of at most 256 levels", True)
     tried: list[str] = []
-    best: tuple[float, Precision] | None = None
     for precision in candidates:
         judge = judge_at(precision)
-        telling = sample([t for t in tensors if judge.computes(t)], SAMPLE)
-        values = [s.value for t in telling if (s := judge.raw(t)).value is not None and not s.fixed]
-        scores = [v for v in values if v is not None]
+        telling = _computed(judge, tensors)
+        scores = _scores(judge, telling)
         if not scores:
             return Inferred(precision, "nothing that was compared is computed in floating point", True)
         median = stats.median(scores)
@@ -56,18 +54,13 @@ def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candid
             # so coarse a format explains nearly anything in a few regions, and nothing else in this dump speaks for it
             sure = precision is not INT8 or len(scores) >= ENOUGH
             return Inferred(precision, "; ".join(tried) + ("" if sure else "; too few regions to tell int8 from a fault"), sure)
-        telling = sample([t for t in tensors if judge.multiplies(t)], SAMPLE)
-        raws = [s for t in telling if not (s := judge.raw(t)).fixed]
-        matrix = [s.value for s in raws if s.value is not None]
+        matrix = _scores(judge, sample([t for t in tensors if judge.multiplies(t)], SAMPLE))
         if len(matrix) >= MATRIX_MIN and _fits(matrix, strict=True):
             evidence = f"; the {len(matrix)} matrix operators fit {precision.name}, others do not"
             return Inferred(precision, "; ".join(tried) + evidence, True)
-        if best is None or median < best[0]:
-            best = (median, precision)
-    assert best is not None
-    fallback = next((p for p in candidates if judge_fits_median(judge_at(p), tensors)), candidates[-1])
+    fallback = next((p for p in candidates if _median_fits(judge_at(p), tensors)), candidates[-1])
     judge = judge_at(fallback)
-    scores = [v for t in sample([t for t in tensors if judge.computes(t)], SAMPLE) if (v := judge.raw(t).value) is not None]
+    scores = [v for t in _computed(judge, tensors) if (v := judge.raw(t).value) is not None]
     explains = len(scores) < ENOUGH or 2 * sum(v > BEYOND for v in scores) <= len(scores)
     return Inferred(fallback, "; ".join(tried) + "; none fits", False, explains)
 
@@ -105,8 +98,16 @@ def _family_beyond(judge: Judge, tensors: Sequence[str]) -> bool:
     return any(len(values) >= FAMILY_MIN and min(values) > BEYOND for values in families.values())
 
 
-def judge_fits_median(judge: Judge, tensors: Sequence[str]) -> bool:
+def _median_fits(judge: Judge, tensors: Sequence[str]) -> bool:
     """Median alone: for dumps in which many regions are wrong."""
-    telling = sample([t for t in tensors if judge.computes(t)], SAMPLE)
-    scores = [s.value for t in telling if (s := judge.raw(t)).value is not None and not s.fixed]
-    return bool(scores) and stats.median([v for v in scores if v is not None]) < MEDIAN_MAX
+    scores = _scores(judge, _computed(judge, tensors))
+    return bool(scores) and stats.median(scores) < MEDIAN_MAX
+
+
+def _computed(judge: Judge, tensors: Sequence[str]) -> list[str]:
+    return sample([t for t in tensors if judge.computes(t)], SAMPLE)
+
+
+def _scores(judge: Judge, tensors: Sequence[str]) -> list[float]:
+    """Raw scores of those that can be judged and are no hard evidence."""
+    return [s.value for t in tensors if not (s := judge.raw(t)).fixed and s.value is not None]

@@ -11,14 +11,15 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
 from bisect_align.judgement.precision import Precision
-from bisect_align.judgement.trial import Bench, Observed, Score, feeds_of, try_region
+from bisect_align.judgement.trial import REPLAYS, Bench, Observed, Score, feeds_of, try_region
 from bisect_align.model.graph import Graph
-from bisect_align.model.operators import MATRIX, MOVES
+from bisect_align.model.operators import CONVOLUTIONS, MATRIX, MOVES
 from bisect_align.model.region import Region, region
 from bisect_align.result.result import Kind
 
@@ -30,7 +31,7 @@ APPEAL_FROM, APPEAL_TO, APPEAL_REPLAYS = 0.6 * CONVICT, 40.0, 32
 PEERS_MIN, PEERS_MAX, PEER_SCORE_MIN = 3, 64, 0.02
 NORMAL = 0.4  # median score of a class that needs no softening
 CAP, CAP_CONV = 3.0, 8.0  # a larger cap would swallow faults that hit every operator of a class
-LONE_CONV3 = 3.0  # a 3x3 Conv with few peers: Winograd cannot be excluded
+WINOGRAD, LONE_CONV3 = ("3x3", "3x3x3"), 3.0  # such a Conv with few peers: a Winograd kernel cannot be excluded
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def class_of(graph: Graph, index: int) -> tuple[str, ...] | None:
     node = graph.nodes[index]
     if node.op in MOVES:
         return None
-    if node.op in ("Conv", "ConvTranspose"):
+    if node.op in CONVOLUTIONS:
         weight = node.inputs[1] if len(node.inputs) > 1 else ""
         known = graph.types[weight].shape if weight in graph.types else None
         kernel = "x".join(map(str, known[2:])) if known else "?"
@@ -88,7 +89,6 @@ class Judge:
         self.bench, self.observed, self.tensors, self.precision = bench, observed, tensors, precision
         self._raw: dict[tuple[str, int], Score] = {}
         self._regions: dict[str, Region] = {}
-        self._members: Mapping[tuple[str, ...], list[str]] | None = None
         self._told: dict[tuple[str, ...], list[float]] = {}
 
     def region(self, tensor: str) -> Region:
@@ -96,14 +96,14 @@ class Judge:
             self._regions[tensor] = region(self.bench.graph, tensor, self.observed)
         return self._regions[tensor]
 
-    def raw(self, tensor: str, replays: int = 8) -> Score:
+    def raw(self, tensor: str, replays: int = REPLAYS) -> Score:
         key = (tensor, replays)
         if key not in self._raw:
             self._raw[key] = self.retry(tensor, replays=replays)
         return self._raw[key]
 
     def retry(
-        self, tensor: str, *, override: Mapping[str, Array] | None = None, target: Array | None = None, replays: int = 8
+        self, tensor: str, *, override: Mapping[str, Array] | None = None, target: Array | None = None, replays: int = REPLAYS
     ) -> Score:
         """A raw score with other boundary values or another target value than those observed."""
         area = self.region(tensor)
@@ -115,10 +115,9 @@ class Judge:
         """The final word on one observed tensor; appealed where it is close."""
         area = self.region(tensor)
         score = self.raw(tensor)
-        if score.unknown or score.fixed:
+        if score.value is None or score.fixed:
             return Judged(area, score)
         factor = self.factor(tensor)
-        assert score.value is not None
         if APPEAL_FROM < score.value / factor < APPEAL_TO and score.statistic != "gate":
             score = self.raw(tensor, APPEAL_REPLAYS)
         if score.kind is Kind.PRECISION_LOSS and score.value is not None:
@@ -131,27 +130,29 @@ class Judge:
 
     def factor(self, tensor: str) -> float:
         """clamp(largest median of the peers of any of its classes / 0.4, 1, cap)."""
-        if self._members is None:
-            members: dict[tuple[str, ...], list[str]] = defaultdict(list)
-            for name in self.tensors:
-                for c in self.classes(name):
-                    members[c].append(name)
-            self._members = {c: sample(names, PEERS_MAX) for c, names in members.items()}
         mine = self.classes(tensor)
-        convolves = any(c[0] in ("Conv", "ConvTranspose") for c in mine)
+        convolves = any(c[0] in CONVOLUTIONS for c in mine)
         cap = CAP_CONV if convolves and not self.precision.stepped and self.precision.name != "bf16" else CAP
         factor = 1.0
         for c in mine:
             if (median := self._peers_median(c, tensor)) is not None:
                 factor = max(factor, median / NORMAL)
-            elif c[0] in ("Conv", "ConvTranspose") and c[1] in ("3x3", "3x3x3"):
+            elif c[0] in CONVOLUTIONS and c[1] in WINOGRAD:
                 factor = max(factor, LONE_CONV3)
         return min(factor, cap)
+
+    @cached_property
+    def _members(self) -> dict[tuple[str, ...], list[str]]:
+        """Class -> tensors whose regions are asked what is normal for it."""
+        members: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for name in self.tensors:
+            for c in self.classes(name):
+                members[c].append(name)
+        return {c: sample(names, PEERS_MAX) for c, names in members.items()}
 
     def _peers_median(self, c: tuple[str, ...], tensor: str) -> float | None:
         """Median of what the others of a class tell; None where too few do. The class is sorted once, so that judging n regions
         does not cost n squared."""
-        assert self._members is not None
         if c not in self._told:
             self._told[c] = sorted(v for n in self._members[c] if (v := self._telling(n)) is not None)
         told = self._told[c]

@@ -17,7 +17,7 @@ from bisect_align.golden.protocol import Unavailable
 from bisect_align.judgement.jitter import Jitter, JitteredWeights, seed, weights_of
 from bisect_align.judgement.precision import Precision
 from bisect_align.judgement.trial import Bench
-from bisect_align.metrics.inner import inner
+from bisect_align.metrics.inner import norm, relative
 from bisect_align.model.dtypes import is_float
 
 Array: TypeAlias = NDArray[Any]
@@ -72,19 +72,18 @@ def _level(golden: Array, shadows: list[Array]) -> NoiseLevel:
     if not is_float(golden.dtype):
         return NoiseLevel(share=max(float(np.mean(y != golden)) for y in shadows))
     g = golden.astype(np.float64).reshape(-1)
-    norm = float(np.sqrt(np.nansum(np.square(g, where=np.isfinite(g), out=np.zeros_like(g)))))
-    relative = peak = 0.0
+    size = float(np.sqrt(np.nansum(np.square(g, where=np.isfinite(g), out=np.zeros_like(g)))))
+    farthest = peak = 0.0
     told = not np.isfinite(g).any()
     for y in shadows:
         with np.errstate(invalid="ignore"):
             d = y.reshape(-1).astype(np.float64) - g
         d = d[np.isfinite(d)]
         told = told or d.size > 0
-        error = float(np.sqrt(inner(d, d)))
-        relative = max(relative, error / norm if norm > 0 else (0.0 if error == 0 else np.inf))
+        farthest = max(farthest, relative(norm(d), size))
         peak = max(peak, float(np.abs(d).max(initial=0.0)))
-    level = norm / np.sqrt(g.size)
-    return NoiseLevel(relative, peak, 0.0, level) if told else NoiseLevel(np.inf, np.inf, 0.0, level)
+    level = size / np.sqrt(g.size)
+    return NoiseLevel(farthest, peak, 0.0, level) if told else NoiseLevel(np.inf, np.inf, 0.0, level)
 
 
 class _Constants(Mapping[str, Array]):

@@ -19,6 +19,7 @@ SATURATED_INSIDE, SATURATED_SPAN, SATURATED_PEAK = 0.1, 0.1, 8.0
 
 
 def biased_rounding(t: Array, d: Array, step: float) -> bool:
+    """int8: the levels inside the range lie to one side of the replay (as truncation leaves them), and not by one constant."""
     if d.size < ROUNDING_MIN or grid_step(t) is None:
         return False
     inside = (t > t.min()) & (t < t.max())
@@ -65,6 +66,7 @@ def bulk_of(y: Array) -> Array:
 
 
 def lost(d: Array, y: Array, noise: Array, introduced: float, limit: float) -> bool:
+    """The noise of the format alone is of the size of the signal, over all of y or over what a mask leaves of it."""
     if introduced > limit and rms(noise) > 0.5 * rms(y):
         return True
     return masked_away(d, y)

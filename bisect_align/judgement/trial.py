@@ -24,6 +24,7 @@ from bisect_align.judgement.precision import (
     step_of,
     storing_cost,
 )
+from bisect_align.metrics.inner import relative
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.graph import Graph
 from bisect_align.model.operators import DATA_SHAPED
@@ -39,7 +40,9 @@ TIE_UNITS = 4.0
 # Precision loss: introduced error above this, while the format's own noise exceeds half of the signal.
 LOSS = {"fp16": 0.01, "bf16": 0.05, "int8": 0.2}
 FP16_MAX, FP16_LEAST = 65504.0, 2.0**-14  # the greatest and the least normal number
-SATURATES = 1.9  # an int8 tensor that is only clipped is suspect, never convicted
+CLIP_NORM, CLIP_EXCESS = 0.05, 0.1  # of norm and range: so much that is clipped is judged, however well the rest fits
+ONE_SIDED = 100.0  # score of one-sided rounding: peers cannot soften it
+SATURATES = 1.9  # below what convicts: an int8 tensor that is only clipped is suspect, never convicted
 
 
 class Observed(Protocol):
@@ -62,8 +65,6 @@ class Score:
     expected: float = 0.0
     kind: Kind | None = None
     note: str = ""
-    weights: str = ""
-    clip: float = 0.0
     fixed: bool = False  # hard evidence or exact comparison: peers do not soften it
 
     @property
@@ -87,9 +88,7 @@ def _unknown(note: str) -> Score:
 
 
 def _relative(d: Array, y: Array) -> float:
-    level = rms(y)
-    error = rms(d)
-    return error / level if level > 0 else (0.0 if error == 0 else float("inf"))
+    return relative(rms(d), rms(y))
 
 
 def predict(bench: Bench, region: Region, feeds: Mapping[str, Array]) -> Array | Unavailable:
@@ -210,6 +209,22 @@ def _arg_ties(
     return near, near, ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The target read as if its weights were rounded in one way (how, see WEIGHT_HYPOTHESES).
+
+    weights: rounded so. y: the replay with them; a: what storing y costs; d: target - y, without what calibration clipped;
+    clip: (norm, excess) of that, see statistics.clipped.
+    """
+
+    how: str
+    weights: Mapping[str, Array]
+    y: Array
+    a: Array
+    d: Array
+    clip: tuple[float, float]
+
+
 def _continuous(
     bench: Bench,
     region: Region,
@@ -234,7 +249,7 @@ def _continuous(
     printed = print_step(t)
     matrices = weights_of(bench.graph, region.nodes)
     exact = {w: bench.graph.constant(w) for w in matrices}
-    trials = []
+    readings: list[_Reading] = []
     for how in WEIGHT_HYPOTHESES[precision.name] if exact else ("",):
         base = {
             w: round_to(x, how) if x.dtype == np.float32 and (matrices[w] or not precision.stepped) else x
@@ -247,25 +262,25 @@ def _continuous(
         a = storing_cost(precision, yh, op, step) + printed / 2
         reference, clip = yh, (0.0, 0.0)
         if precision.stepped:
-            reference, *excess = statistics.clipped(t, yh, a, step)
-            clip = (excess[0], excess[1])
+            reference, share, excess = statistics.clipped(t, yh, a, step)
+            clip = (share, excess)
         d = np.nan_to_num(t - reference)
         if precision.name == "fp16":
             d = _unflushed(d, t, yh)
         passed = statistics.gate(d, a)
-        if passed is not None and not (clip[0] > 0.05 and clip[1] > 0.1):
+        if passed is not None and not (clip[0] > CLIP_NORM and clip[1] > CLIP_EXCESS):
             if precision.stepped and special.masked_away(d, y):
                 note = "one value, such as that of a mask, owns the range: the step is as wide as what it hides"
-                return Score(passed, "bulk", _relative(d, y), _relative(a, y), Kind.PRECISION_LOSS, note, how, clip[0])
-            return Score(passed, "gate", _relative(d, y), _relative(a, y), weights=how, clip=clip[0])
-        trials.append((rms(d), how, base, yh, a, d, clip))
-    best = min(trials, key=lambda x: x[0])
-    chosen = [best] if best[1] == "" else [best, *(x for x in trials if x[1] == "")]
+                return Score(passed, "bulk", _relative(d, y), _relative(a, y), Kind.PRECISION_LOSS, note)
+            return Score(passed, "gate", _relative(d, y), _relative(a, y))
+        readings.append(_Reading(how, base, yh, a, d, clip))
+    best = min(readings, key=lambda one: rms(one.d))
+    chosen = [best] if not best.how else [best, *(one for one in readings if not one.how)]
     scores = []
-    for _, how, base, yh, a, d, clip in chosen:
-        deviations = _deviations(bench, region, feeds, base, matrices, precision, how, replays, odd, y.shape)
+    for one in chosen:
+        deviations = _deviations(bench, region, feeds, one, matrices, precision, replays, odd)
         if deviations:
-            scores.append(_score(bench, region, t, yh, a, d, deviations, precision, how, clip, step, bool(exact)))
+            scores.append(_score(bench, region, t, one, deviations, precision, step, bool(exact)))
     if not scores:
         return _unknown("the region cannot be replayed on perturbed values")
     return min(scores, key=lambda s: s.value if s.value is not None else np.inf)
@@ -280,22 +295,20 @@ def _deviations(
     bench: Bench,
     region: Region,
     feeds: Mapping[str, Array],
-    base: Mapping[str, Array],
+    reading: _Reading,
     matrices: Mapping[str, bool],
     precision: Precision,
-    how: str,
     replays: int,
     odd: Array,
-    shape: tuple[int, ...],
 ) -> list[Array]:
     """Perturbed replays minus the unperturbed replay of the same session."""
-    plain = _plain(bench, region, feeds, base)
+    plain = _plain(bench, region, feeds, reading.weights)
     if plain is None:
         return []
     found = []
-    for jitter in _jitters(bench, region, precision, 1.0, replays, how):
-        y = _replay_jittered(bench, region, feeds, jitter, base, matrices)
-        if y is not None and y.shape == shape:
+    for jitter in _jitters(bench, region, precision, 1.0, replays, reading.how):
+        y = _replay_jittered(bench, region, feeds, jitter, reading.weights, matrices)
+        if y is not None and y.shape == odd.shape:
             with np.errstate(invalid="ignore"):  # infinite minus infinite, where both are odd
                 moved = y.astype(np.float64) - plain
             found.append(np.where(odd, 0, np.nan_to_num(moved, posinf=0, neginf=0)))
@@ -306,17 +319,14 @@ def _score(
     bench: Bench,
     region: Region,
     t: Array,
-    y: Array,
-    a: Array,
-    d: Array,
+    reading: _Reading,
     deviations: list[Array],
     precision: Precision,
-    how: str,
-    clip: tuple[float, float],
     step: float,
     weighted: bool,
 ) -> Score:
-    got = statistics.judge(d, y, a, deviations, precision=precision, nodes=len(region.nodes), clip=clip)
+    y, a, d = reading.y, reading.a, reading.d
+    got = statistics.judge(d, y, a, deviations, precision=precision, nodes=len(region.nodes), clip=reading.clip)
     value, statistic, kind, note = got.score, got.worst, None, ""
     introduced = _relative(d, y)
     noise = statistics.noise_of(deviations)
@@ -329,11 +339,11 @@ def _score(
             f"saturates at [{t.min():.4g}, {t.max():.4g}]: calibration or fault cannot be told without the scales",
         )
     if precision.stepped and not weighted and _rounds_once(bench, region) and special.biased_rounding(t, d, step):
-        value, statistic, note = max(value, 100.0), "rounding", "one-sided rounding of the levels"
+        value, statistic, note = max(value, ONE_SIDED), "rounding", "one-sided rounding of the levels"
     elif precision.name in LOSS and not _tabled(bench, region, d) and special.lost(d, y, noise, introduced, LOSS[precision.name]):
         kind = Kind.PRECISION_LOSS
         note = "the format destroys the signal here"
-    return Score(value, statistic, introduced, expected, kind, note, how, clip[0])
+    return Score(value, statistic, introduced, expected, kind, note)
 
 
 def _rounds_once(bench: Bench, region: Region) -> bool:

@@ -8,7 +8,7 @@ enough bits to be no accident. Constants, ties and tiny tensors stay unmatched.
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ Array: TypeAlias = NDArray[Any]
 
 BITS = 24.0  # least evidence of an accepted pair: min(size, 64) * log2(1 / residual)
 BITS_ELEMENTS = 64
-CANDIDATES = 64  # tensors compared in full with one entry
+CANDIDATES = 16  # tensors compared in full with one entry: those whose prints are nearest
 SMALL, NEAR = 8, 8  # so few elements only count where the prediction stands on target values this many nodes above
 IN_ORDER = 0.93  # share of matches in graph order from which the file order counts as evidence
 STRAY = 8  # nodes by which a match may break that order
@@ -43,13 +43,26 @@ RANGES = {"Relu": (0.0, np.inf), "Sigmoid": (0.0, 1.0), "HardSigmoid": (0.0, 1.0
 
 @dataclass(frozen=True, slots=True)
 class Print:
-    """What two layouts of the same values share. digest: of the bytes in C order (equal for Identity and Reshape)."""
+    """What two layouts of the same values share: their number, norm, sum, sum of absolute values, extremes.
+
+    digest: of the bytes in C order (equal for Identity and Reshape).
+    """
 
     size: int
     norm: float
+    total: float
+    absolute: float
     low: float
     high: float
     digest: bytes
+
+    @property
+    def marks(self) -> tuple[float, ...]:
+        """The figures by which prints of one size are told apart, in units of the norm. A relative L2 error of r moves none of the
+        first three by more than r."""
+        scale = max(self.norm, 1e-30)
+        root = float(np.sqrt(self.size))
+        return (1.0, self.total / (root * scale), self.absolute / (root * scale), self.low / scale, self.high / scale)
 
 
 def fingerprint(values: Array) -> Print | None:
@@ -57,10 +70,17 @@ def fingerprint(values: Array) -> Print | None:
     if not is_float(values.dtype) or not carries_evidence(values):
         return None
     flat = values.reshape(-1).astype(np.float32)
-    finite = flat[np.isfinite(flat)]
-    norm = float(np.sqrt(inner(finite.astype(np.float64), finite.astype(np.float64))))
+    finite = flat[np.isfinite(flat)].astype(np.float64)
     digest = hashlib.blake2b(flat.tobytes(), digest_size=16).digest()
-    return Print(flat.size, norm, float(finite.min()), float(finite.max()), digest)
+    return Print(
+        size=flat.size,
+        norm=float(np.sqrt(inner(finite, finite))),
+        total=float(finite.sum()),
+        absolute=float(np.abs(finite).sum()),
+        low=float(finite.min()),
+        high=float(finite.max()),
+        digest=digest,
+    )
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -120,8 +140,8 @@ class ByValue:
 
     def round(self, steering: Collection[str], tolerance: Tolerance | None) -> tuple[dict[str, tuple[str, float]], Tolerance]:
         """New matches: entry -> (tensor, residual). tolerance: None where the dump has taught none yet; the one used is returned."""
-        prints = self._predictions(steering)
-        wanted = self._candidates(prints)
+        prints = self.predictions(steering)
+        wanted = self.candidates(prints)
         table = self._compare(wanted)
         best = [min(row.values()).residual for row in table.values() if row]
         used = tolerance or (learn(best) if best else LOOSEST)
@@ -130,7 +150,8 @@ class ByValue:
     def _feed(self, name: str) -> Array | None:
         return self.observations.value(name) if name in self.observations.placed else None
 
-    def _predictions(self, steering: Collection[str]) -> dict[str, Print]:
+    def predictions(self, steering: Collection[str]) -> dict[str, Print]:
+        """Prints of the free tensors as they follow from those that have an entry. One pass."""
         prints: dict[str, Print] = {}
 
         def hook(name: str, predicted: Value) -> Array | None:
@@ -146,24 +167,28 @@ class ByValue:
         self.engine.local(self.inputs, hook)
         return prints
 
-    def _candidates(self, prints: Mapping[str, Print]) -> dict[str, list[str]]:
+    def candidates(self, prints: Mapping[str, Print]) -> dict[str, list[str]]:
         """tensor -> entries worth comparing: same size and a norm within the loosest tolerance, or a layout that crops padding."""
-        by_size: dict[int, list[tuple[float, str]]] = defaultdict(list)
-        for name, p in prints.items():
-            by_size[p.size].append((p.norm, name))
-        for row in by_size.values():
-            row.sort()
+        by_size: dict[int, list[str]] = defaultdict(list)
+        for name in sorted(prints, key=lambda n: prints[n].norm):
+            by_size[prints[name].size].append(name)
+        norms = {size: np.array([prints[n].norm for n in names]) for size, names in by_size.items()}
+        marks = {size: np.array([prints[n].marks for n in names]) for size, names in by_size.items()}
         wanted: dict[str, list[str]] = defaultdict(list)
         slack = LOOSEST.fits / 2
         for entry, p in self.pool.entries.items():
-            row = by_size.get(p.size, [])
-            low, high = bisect_left(row, (p.norm / (1 + slack), "")), bisect_right(row, (p.norm / (1 - slack), "\uffff"))
-            near = sorted(row[low:high], key=lambda r: abs(r[0] - p.norm))[:CANDIDATES]
+            near: list[str] = []
+            if p.size in by_size:
+                low, high = np.searchsorted(norms[p.size], (p.norm / (1 + slack), p.norm / (1 - slack)), side="left")
+                window = slice(int(low), int(high) + 1)
+                off = np.abs(norms[p.size][window] / max(p.norm, 1e-30) - 1)
+                off = off + np.abs(marks[p.size][window] - p.marks).sum(axis=1)
+                near = [by_size[p.size][window.start + int(i)] for i in np.argsort(off, kind="stable")[:CANDIDATES]]
             padded = [
-                n for size, others in by_size.items() if p.size / 2.5 < size < p.size for _, n in others
+                n for size, names in by_size.items() if p.size / 2.5 < size < p.size for n in names
                 if fixes(self.pool.shapes[entry], self._shapes[n])
             ]  # fmt: skip
-            for name in [n for _, n in near] + padded[:CANDIDATES]:
+            for name in near + padded[: 4 * CANDIDATES]:
                 wanted[name].append(entry)
         return wanted
 
@@ -189,9 +214,9 @@ class ByValue:
         except DumpError:
             return None
         got = fit(values, predicted, self.votes, LOOSEST, vote=True) if values is not None else None
-        return got if got is not None and self._in_range(entry, name, got) else None
+        return got if got is not None and self._in_range(name, got) else None
 
-    def _in_range(self, entry: str, name: str, got: Fit) -> bool:
+    def _in_range(self, name: str, got: Fit) -> bool:
         node = self.graph.nodes[self.graph.producer[name]]
         low, high = RANGES.get(node.op, (-np.inf, np.inf))
         finite = got.values[np.isfinite(got.values)]
@@ -253,12 +278,16 @@ class ByValue:
         kept = longest_rising(places)
         if len(kept) < IN_ORDER * len(line):
             return found
-        fine: dict[str, tuple[str, float]] = {}
         inside = set(kept)
+        after = [len(self.graph.tensors)] * (len(line) + 1)  # the first place kept from here on
+        for i in range(len(line) - 1, -1, -1):
+            after[i] = places[i] if i in inside else after[i + 1]
+        fine: dict[str, tuple[str, float]] = {}
+        before = -1
         for i, entry in enumerate(line):
-            before = max((places[k] for k in kept if k < i), default=-1)
-            after = min((places[k] for k in kept if k > i), default=len(self.graph.tensors))
-            if i in inside or before - STRAY <= places[i] <= after + STRAY:
+            if i in inside:
+                before = places[i]
+            if before - STRAY <= places[i] <= after[i] + STRAY:
                 fine[entry] = found[entry]
         return fine
 

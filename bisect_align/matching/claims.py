@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
@@ -85,12 +85,9 @@ class Claims:
     unclaimed: tuple[str, ...]
     ignored: tuple[str, ...]
 
-    def by_tensor(self) -> dict[str, tuple[Claim, ...]]:
-        """Tensor -> its claims, strongest first (no constants)."""
-        found: dict[str, tuple[Claim, ...]] = {}
-        for one in self.claims:
-            found[one.tensor] = (*found.get(one.tensor, ()), one)
-        return found
+    def beside(self, computed: Container[str]) -> set[str]:
+        """Keys of entries that claim a graph input or a constant, not a tensor that is computed."""
+        return {one.entry for one in (*self.claims, *self.weights) if one.tensor not in computed}
 
 
 @dataclass(frozen=True, slots=True)

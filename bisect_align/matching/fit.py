@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bisect_align.dumps.entry import Entry, Expect, Quant
 from bisect_align.errors import DumpError
 from bisect_align.matching.layout import LayoutFix, fixes
-from bisect_align.metrics.inner import inner
+from bisect_align.metrics.inner import norm, relative
 from bisect_align.model.dtypes import is_float
 
 Array: TypeAlias = NDArray[Any]
@@ -95,6 +95,10 @@ class Votes:
         return {(key, label) for key, counter in self.counts.items() for label in counter if self.believed(key, label)}
 
     def favourite(self, key: tuple[int, int]) -> str | None:
+        """The layout for an entry that fits nothing: the settled one, else the one with most votes."""
+        settled = next((label for at, label in sorted(self.settled) if at == key), None)
+        if settled is not None:
+            return settled
         counter = self.counts.get(key)
         return counter.most_common(1)[0][0] if counter else None
 
@@ -160,9 +164,7 @@ def compare(values: Array, prediction: Array) -> tuple[float, float]:
             agree = np.array_equal(v[~both], p[~both], equal_nan=True)
             half = 2 * int(np.count_nonzero(both)) >= both.size
             v, p = v[both], p[both]
-        d = v - p
-        error, level = float(np.sqrt(inner(d, d))), float(np.sqrt(inner(p, p)))
-    near = error / level if level > 0 else (0.0 if error == 0 else np.inf)
+        near = relative(norm(v - p), norm(p))
     whole = near if agree else max(1.0, near)
     return whole, near if half else max(1.0, near)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from bisect_align.matching.fit import Fit, Tolerance, Votes, carries_evidence, f
 from bisect_align.matching.observations import Observation, Observations
 from bisect_align.model.chain import above, below
 from bisect_align.model.graph import Graph
-from bisect_align.model.region import region
+from bisect_align.model.region import Region, region
 
 Array: TypeAlias = NDArray[Any]
 
@@ -27,21 +27,30 @@ class Around:
 
     def predict(self, name: str, given: Mapping[str, Array]) -> Array | None:
         """The tensor computed from the nearest settled or given tensors above it; None where that is far, or cannot run."""
-        area = region(self.graph, name, Settled(self.observations, given))
-        if len(area.nodes) > REPLAY_MAX:
-            return None
-        feeds = {b: given[b] if b in given else self.observations.value(b) for b in area.boundary}
-        got = self.engine.replay(area.nodes, feeds, [name])[name]
-        return None if isinstance(got, Unavailable) else got
+        return self._predict(region(self.graph, name, Settled(self.observations, given)), [name], given).get(name)
 
     def chain(self, name: str, predicted: Array, taken: Collection[str]) -> dict[str, Array]:
         """Predictions of the tensors above and below `name` in its fusable chain, of equal size, that have no entry (taken) of
-        their own."""
-        found = {place: self.predict(place, {name: predicted}) for place in below(self.graph, name) if place not in taken}
-        for place in above(self.graph, name):
-            if place not in taken and place not in self.observations:
-                found[place] = self.predict(place, {})
-        return {place: value for place, value in found.items() if value is not None and value.size == predicted.size}
+        their own. One replay each way: the deepest of a chain is computed through the others."""
+        found: dict[str, Array] = {}
+        lower = [place for place in below(self.graph, name) if place not in taken]
+        if lower:
+            given = {name: predicted}
+            found |= self._predict(region(self.graph, lower[-1], Settled(self.observations, given)), lower, given)
+        upper = [place for place in above(self.graph, name) if place not in taken and place not in self.observations]
+        if upper:
+            found |= self._predict(region(self.graph, name, self.observations), upper, {})
+        return {place: value for place, value in found.items() if value.size == predicted.size}
+
+    def _predict(self, area: Region, wanted: Sequence[str], given: Mapping[str, Array]) -> dict[str, Array]:
+        """Those of the wanted tensors that the region makes and that can be had."""
+        made = {m for i in area.nodes for m in self.graph.nodes[i].makes}
+        inside = [name for name in wanted if name in made]
+        if len(area.nodes) > REPLAY_MAX or not inside:
+            return {}
+        feeds = {b: given[b] if b in given else self.observations.value(b) for b in area.boundary}
+        got = self.engine.replay(area.nodes, feeds, inside)
+        return {name: value for name, value in got.items() if not isinstance(value, Unavailable)}
 
 
 class Pending:
@@ -51,8 +60,9 @@ class Pending:
         self.around, self.votes = around, votes
         self.seen: dict[str, Observation] = {}
 
-    def explain(self, name: str, raw: Array, tolerance: Tolerance) -> tuple[Fit, tuple[str, ...]] | None:
-        """The fit of an entry as `name` where pending values are fed, and the pending entries that it proves."""
+    def explain(self, name: str, raw: Array, tolerance: Tolerance, *, vote: bool = False) -> tuple[Fit, tuple[str, ...]] | None:
+        """The fit of an entry as `name` where pending values are fed, and the pending entries that it proves. vote: let it vote
+        for its layout."""
         if not self.seen:
             return None
         observations = self.around.observations
@@ -62,8 +72,10 @@ class Pending:
             return None
         predicted = self.around.predict(name, {b: observations.read(self.seen[b]) for b in leaned})
         got = fit(raw, predicted, self.votes, tolerance) if predicted is not None else None
-        if got is None or got.residual > tolerance.fits or not carries_evidence(got.values):
+        if predicted is None or got is None or got.residual > tolerance.fits or not carries_evidence(got.values):
             return None
+        if vote:
+            fit(raw, predicted, self.votes, tolerance, vote=True)
         return got, tuple(self.seen[b].claim.entry for b in leaned)
 
 

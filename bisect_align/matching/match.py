@@ -16,16 +16,16 @@ TRUST_MIN = 6  # entries that fit nothing, from which a majority of them puts th
 @dataclass(frozen=True, slots=True)
 class Matched:
     """placed: tensor -> observation. unknown: tensor -> why its entry is not compared. dropped: entry -> why it is nothing's value.
-    aliases: entry -> (named tensor, tensor whose value it holds). twins: entry -> the entry that was read instead, or
-    the graph input that it repeats.
-    trouble: why the search for the places of nameless entries ended early, if it did. tail: see nameless.unexplained_tail."""
+
+    twins: entry -> the entry that was read instead, or the graph input that it repeats. trouble: why the search for the places of
+    nameless entries ended early, if it did. tail: see nameless.unexplained_tail.
+    """
 
     placed: Mapping[str, Observation]
     unknown: Mapping[str, str]
     dropped: Mapping[str, str]
     twins: Mapping[str, str]
     tolerance: Tolerance
-    passes: int
     trouble: str = ""
     tail: tuple[str, tuple[str, ...]] | None = None
 
@@ -37,7 +37,13 @@ class Matched:
         return doubtful < TRUST_MIN or supported >= doubtful
 
     @property
+    def used(self) -> set[str]:
+        """Entries that were taken for a tensor, and those that repeat one of them or a graph input."""
+        return {o.claim.entry for o in self.placed.values()} | set(self.twins)
+
+    @property
     def aliases(self) -> dict[str, tuple[str, str]]:
+        """Entry -> (tensor that it is named after, tensor whose value it holds)."""
         return {o.claim.entry: (o.claim.tensor, t) for t, o in self.placed.items() if o.status is Status.ALIAS}
 
 
@@ -51,7 +57,6 @@ def match(matcher: Matcher) -> Matched:
         dropped=matcher.dropped,
         twins={**matcher.repeats, **matcher.twins},
         tolerance=matcher.known.tolerance,
-        passes=matcher.passes,
         trouble=trouble,
         tail=unexplained_tail(matcher),
     )

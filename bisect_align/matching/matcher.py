@@ -21,7 +21,7 @@ from bisect_align.matching.claims import Claim, Claims, Rule
 from bisect_align.matching.fit import BETTER, Fit, carries_evidence, fit, read, residual, tells_nothing
 from bisect_align.matching.lookaround import Around, Pending
 from bisect_align.matching.observations import Observation, Observations, Status, observation
-from bisect_align.matching.survey import Knowledge, Survey, survey
+from bisect_align.matching.survey import HabitKey, Knowledge, Survey, survey
 from bisect_align.model.chain import above, below
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.graph import Graph
@@ -54,13 +54,11 @@ class Matcher:
         self.known = Knowledge()
         self.repeats: dict[str, str] = {}
         self._lines: dict[str, list[str]] = {}
-        self.passes = 0
         order = graph.order
         self.homes = {c.entry: c.tensor for c in claims.claims if c.tensor in order}
         self.claims = {c.entry: c for c in claims.claims if c.tensor in order}
-        inputs_and_weights = (c.entry for c in (*claims.claims, *claims.weights) if c.tensor not in order)
         self.named = frozenset(self.claims)
-        self.spoken_for = frozenset((*inputs_and_weights, *claims.ignored))
+        self.spoken_for = frozenset((*claims.beside(order), *claims.ignored))
         self._start()
 
     def _start(self) -> None:
@@ -68,7 +66,7 @@ class Matcher:
         self.unknown: dict[str, str] = {}
         self.dropped: dict[str, str] = {}
         self.twins: dict[str, str] = {}
-        self.offsets: dict[tuple[tuple[str, str], tuple[str, ...]], Counter[int]] = defaultdict(Counter)
+        self.offsets: dict[HabitKey, Counter[int]] = defaultdict(Counter)
         self.refused: set[str] = set()
         self.sizes: dict[str, int] = {}
         self.odd: set[str] = set()  # tensors whose prediction holds NaN or Inf
@@ -83,7 +81,7 @@ class Matcher:
     def by_name(self) -> None:
         """Survey the dump, then settle every claim that a name makes."""
         if self.claims:
-            self.passes += survey(self.engine, self.inputs, self._begin, self.claims, self.known)
+            survey(self.engine, self.inputs, self._begin, self.claims, self.known)
             self._settle_names()
 
     def _begin(self, known: Knowledge) -> Survey:
@@ -109,7 +107,6 @@ class Matcher:
         """One pass that decides every claim anew."""
         self._start()
         self.engine.local(self.inputs, self._settle)
-        self.passes += 1
 
     def adopt(self, entry: str, tensor: str, *, consumed: bool = False) -> None:
         """Claim a tensor for an entry by value. consumed: others follow from it, so that it stays though it fits no prediction."""
@@ -117,6 +114,12 @@ class Matcher:
         self.homes[entry] = tensor
         if consumed:
             self.known.consumed.add(entry)
+
+    @property
+    def accounted_for(self) -> set[str]:
+        """Entries of which it is known what they are: placed, the repetition of what is or of an input, an input or a weight, or
+        left out by the map."""
+        return {o.claim.entry for o in self.placed.values()} | set(self.twins) | set(self.repeats) | self.spoken_for
 
     # --- named pass -----------------------------------------------------------------------------------------------------
 
@@ -275,7 +278,7 @@ class Matcher:
         if name in line:
             self.offsets[(claim.kind, self._signature(claim.tensor))][line.index(name) - line.index(claim.tensor)] += 1
 
-    def _habits(self) -> dict[tuple[tuple[str, str], tuple[str, ...]], int]:
+    def _habits(self) -> dict[HabitKey, int]:
         found = {}
         for key, counter in self.offsets.items():
             offset, count = counter.most_common(1)[0]

@@ -7,6 +7,7 @@ import numpy as np
 from bisect_align.dumps.entry import Role
 from bisect_align.errors import DumpError
 from bisect_align.matching.byvalue import ByValue, Pool, pool_of, values_of
+from bisect_align.matching.claims import Rule
 from bisect_align.matching.fit import LOOSEST, carries_evidence, fit
 from bisect_align.matching.holes import Holes
 from bisect_align.matching.matcher import Matcher
@@ -14,8 +15,6 @@ from bisect_align.model.dtypes import is_float
 from bisect_align.model.region import region
 
 ROUNDS = 12  # of matching by value; each hole that is bridged opens another
-
-
 TAIL_SIZE = 16  # elements below which a tensor is too small to be missed
 GAP = 24  # nodes of a region that ought to have been split by the entries that are left
 
@@ -32,8 +31,9 @@ def unexplained_tail(matcher: Matcher) -> tuple[str, tuple[str, ...]] | None:
     free = [t for t in graph.tensors if t not in placed and t not in matcher.steering and not graph.is_constant(t)]
     wide = {t for p in placed if len((area := region(graph, p, matcher.observations)).nodes) > GAP for t in area.hidden}
     sizes = {size for t in free if (t not in above or t in wide) and (size := matcher.sizes.get(t, 0)) >= TAIL_SIZE}
+    sizes |= {matcher.sizes.get(t, 0) for t in free if t in graph.outputs} - {0, 1}  # a small output is still the answer
     finite = {matcher.sizes.get(t, 0) for t in free if t not in matcher.odd} - {matcher.sizes.get(t, 0) for t in matcher.odd}
-    used = {o.claim.entry for o in placed.values()} | set(matcher.twins) | set(matcher.repeats) | matcher.spoken_for
+    used = matcher.accounted_for
     left: list[str] = []
     for entry in matcher.entries.values():
         if entry.role is not Role.TARGET or entry.key in used:
@@ -42,7 +42,7 @@ def unexplained_tail(matcher: Matcher) -> tuple[str, tuple[str, ...]] | None:
             values = values_of(entry)
         except DumpError:
             continue
-        if values is None or values.size < TAIL_SIZE:
+        if values is None or (values.size < TAIL_SIZE and values.size not in sizes):
             continue
         # NaN and Inf that no prediction of that size has are values gone wrong, wherever they belong
         gone_wrong = not np.isfinite(values).all() and values.size in finite
@@ -67,15 +67,15 @@ def _set_copies_aside(matcher: Matcher, pool: Pool) -> None:
                 break
 
 
+def _named(matcher: Matcher) -> bool:
+    """True where names have placed most of what is placed: a faulty entry of such a dump has a name, and is no hole."""
+    by_name = sum(o.claim.rule is not Rule.VALUE for o in matcher.placed.values())
+    return 2 * by_name > len(matcher.placed)
+
+
 def match_by_value(matcher: Matcher) -> str:
     """Place free entries by value until nothing new is found; "" or why the search for holes gave up."""
-    used = (
-        {o.claim.entry for o in matcher.placed.values()}
-        | set(matcher.twins)
-        | set(matcher.repeats)
-        | matcher.spoken_for
-        | matcher.refused
-    )
+    used = matcher.accounted_for | matcher.refused
     free = [e for e in matcher.entries.values() if e.role is Role.TARGET and e.key not in used]
     pool = pool_of(free)
     _set_copies_aside(matcher, pool)
@@ -94,6 +94,8 @@ def match_by_value(matcher: Matcher) -> str:
                 matcher.adopt(entry, tensor)
         elif matcher.known.votes.all_believed() != believed:
             continue  # the round has taught a layout: look again with it
+        elif _named(matcher):
+            return ""
         else:
             spent = holes.spent if holes else 0
             holes = Holes(matcher.graph, matcher.engine, matcher.observations, matcher.steering, matcher.sizes)

@@ -103,13 +103,12 @@ class NameTables:
         self._folded: dict[str, list[str]] = {}
         self._folds: set[str] = set()
         for name in sorted(self._exact):
-            forms = sanitised(name) if spell is None else (sanitised(name) | {spell(name)}) - {name}
+            forms = self._spelt(name, spell)
             for form in forms:
                 _add(self._sanitised, form, name)
             for form in {form.lstrip("_") for form in forms if form.startswith("_")}:
                 _add(self._stripped, form, name)
             _add(self._folded, folded(name), name)
-            self._folds.update(folded(form) for form in forms if not name.isascii() or spell is not None)
         self._outputs: list[tuple[str, ...]] = []
         self._nodes: dict[str, list[int]] = {}
         self._nodes_folded: dict[str, list[int]] = {}
@@ -120,13 +119,18 @@ class NameTables:
             place = len(self._outputs)
             self._outputs.append(tuple(outputs))
             _add(exact_nodes, name, place)
-            forms = sanitised(name) if spell is None else (sanitised(name) | {spell(name)}) - {name}
-            for form in forms:
+            for form in self._spelt(name, spell):
                 _add(self._nodes, form, place)
             _add(self._nodes_folded, folded(name), place)
-            self._folds.update(folded(form) for form in forms if not name.isascii() or spell is not None)
         self._nodes |= exact_nodes  # a node's own name goes before what sanitisers make of another's
         self._folds |= self._folded.keys() | self._nodes_folded.keys()
+
+    def _spelt(self, name: str, spell: _Spelling | None) -> set[str]:
+        """What sanitisers make of a name; noted where folding the name itself would not give the same."""
+        forms = sanitised(name) if spell is None else (sanitised(name) | {spell(name)}) - {name}
+        if not name.isascii() or spell is not None:
+            self._folds.update(map(folded, forms))
+        return forms
 
     def spellings(self) -> Iterable[str]:
         """All names and their sanitised forms, with those of nodes."""

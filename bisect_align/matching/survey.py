@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -21,10 +21,12 @@ from bisect_align.model.graph import Graph
 from bisect_align.model.operators import MOVES
 
 Array: TypeAlias = NDArray[Any]
+HabitKey: TypeAlias = tuple[tuple[str, str], tuple[str, ...]]  # kind of a claim, operators of the chain that it names
 
 PROVEN = 0.8  # share of a class of weak names that must fit before the others are believed
 PROVEN_MIN = 3
 TRIED = 2  # hidden layouts that are tried on the whole dump
+USUAL = "CL"  # the one that is tried also where no entry fits it: one fault above all others may spoil every one of them
 NAMES_HOLD = 0.8  # share of strong claims that fit, from which a shape that no layout explains is the operator's doing
 
 
@@ -35,7 +37,7 @@ class Knowledge:
 
     tolerance: Tolerance = LOOSEST
     votes: Votes = field(default_factory=Votes)
-    habits: dict[tuple[tuple[str, str], tuple[str, ...]], int] = field(default_factory=dict)
+    habits: dict[HabitKey, int] = field(default_factory=dict)
     proven: set[tuple[str, str]] = field(default_factory=set)
     consumed: set[str] = field(default_factory=set)
     names_hold: bool = False
@@ -50,7 +52,8 @@ class Knowledge:
 
 
 class Survey:
-    """The hook of the survey pass. residuals: entry -> relative L2 from the prediction (inf: no layout explains its shape)."""
+    """The hook of the survey pass. residuals: entry -> relative L2 from the prediction (inf: no layout explains its shape);
+    unfit: how many entries of each (entry rank, tensor rank) fit nothing."""
 
     def __init__(
         self, graph: Graph, entries: Mapping[str, Entry], waiting: Mapping[str, Sequence[Claim]], around: Around, known: Knowledge
@@ -58,6 +61,7 @@ class Survey:
         self.graph, self.entries, self.waiting, self.around, self.known = graph, entries, waiting, around, known
         self.pending = Pending(around, known.votes)
         self.residuals: dict[str, float] = {}
+        self.unfit: Counter[tuple[int, int]] = Counter()
 
     def hook(self, name: str, predicted: Value) -> Array | None:
         """Feeds the first entry that fits roughly, else the prediction."""
@@ -70,7 +74,8 @@ class Survey:
             except DumpError:
                 continue
             got = fit(raw, predicted, self.known.votes, LOOSEST)
-            explained = self.pending.explain(name, raw, LOOSEST) if got is None or got.residual > LOOSEST.fits else None
+            astray = got is None or got.residual > LOOSEST.fits
+            explained = self.pending.explain(name, raw, LOOSEST, vote=True) if astray else None
             if explained is not None:
                 got = explained[0]
             elif got is not None:
@@ -89,7 +94,16 @@ class Survey:
                 self.around.observations.keep(name, fed)
             elif got.residual > LOOSEST.fits:
                 self.pending.seen[name] = seen
+                self.unfit[raw.ndim, predicted.ndim] += 1
         return fed
+
+    @property
+    def to_try(self) -> list[tuple[tuple[int, int], str]]:
+        """Hidden layouts that could explain what fits nothing, likeliest first."""
+        votes = self.known.votes
+        found = votes.doubtful()[:TRIED]
+        usual = [(key, USUAL) for key, n in self.unfit.most_common(1) if n >= VOTES_MIN and min(key) > 2]
+        return found + [one for one in usual if one not in found and not votes.believed(*one)]
 
     @property
     def fitting(self) -> int:
@@ -119,23 +133,21 @@ def survey(
     begin: Callable[[Knowledge], Survey],
     claims: Mapping[str, Claim],
     known: Knowledge,
-) -> int:
-    """Fill `known` by a pass over the dump; the number of passes taken. begin: a survey that knows nothing but what it is given.
+) -> None:
+    """Fill `known` by a pass over the dump. begin: a survey that knows nothing but what it is given.
 
     Where equal dims hide the layout, one entry read in the wrong order spoils what follows from it, and too few are left to vote.
-    A layout that some entry fits clearly is then tried on the whole dump: a layout makes many entries fit, a fault but one.
+    A layout that some entry fits clearly, and channels last anyway, is then tried on the whole dump: a layout makes many entries fit,
+    a fault but one.
     """
     best = begin(known)
     engine.local(inputs, best.hook)
-    passes = 1
-    for key, label in known.votes.doubtful()[:TRIED]:
+    for key, label in best.to_try:
         if best.fitting + VOTES_MIN > len(best.residuals):
             break
         other = begin(Knowledge(votes=best.known.votes.settled_on(key, label)))
         engine.local(inputs, other.hook)
-        passes += 1
         if other.fitting >= best.fitting + VOTES_MIN:
             best = other
     known.votes, best.known = best.known.votes, known
     best.learn(claims)
-    return passes

@@ -1,7 +1,8 @@
-"""The inner product of two vectors, on the calling thread."""
+"""The inner product of two vectors, on the calling thread, and what is told with it."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,3 +16,15 @@ def inner(x: NDArray[Any], y: NDArray[Any]) -> float:
     as long as the product.
     """
     return float(np.einsum("i,i->", x, y))
+
+
+def norm(x: NDArray[Any]) -> float:
+    """Euclidean length of a float64 vector."""
+    return math.sqrt(inner(x, x))
+
+
+def relative(error: float, level: float) -> float:
+    """error / level; where the level is zero, 0 for no error and infinite for any."""
+    if level > 0:
+        return error / level
+    return 0.0 if error == 0 else math.inf

@@ -15,6 +15,8 @@ MOVES = frozenset({
 # Operators that multiply by a matrix of weights: the first whose precision a target lowers.
 MATRIX = frozenset({"Conv", "ConvTranspose", "GRU", "Gemm", "LSTM", "MatMul", "RNN"})
 
+CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
+
 # Operators whose output shape depends on values: a shape that differs is no proof by itself.
 DATA_SHAPED = frozenset({"Compress", "NonMaxSuppression", "NonZero", "StringNormalizer", "Unique"})
 

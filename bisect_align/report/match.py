@@ -40,6 +40,7 @@ def _parts(found: MatchReport, whole: bool) -> Iterator[RenderableType]:
         ("Colliding names", found.colliding),
         ("Unreadable", found.unreadable),
         ("Entries that fit nothing", found.unmatched),
+        ("Entries that repeat another", found.twins),
         ("Tensors without an entry", found.missing),
     )
     for title, items in sections:

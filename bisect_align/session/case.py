@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -136,8 +137,6 @@ def read_map(path: Path) -> Mapping[str, str]:
 
 def nothing_matched(case: Case, dropped: Mapping[str, str] | None = None) -> MatchError:
     """The error that shows names of both sides, nearest first. dropped: entries whose names fit and whose values do not, and why."""
-    import difflib
-
     if dropped:
         entry, why = next(iter(dropped.items()))
         return MatchError(
@@ -165,9 +164,7 @@ def nothing_matched(case: Case, dropped: Mapping[str, str] | None = None) -> Mat
         if near:
             pairs.append((difflib.SequenceMatcher(None, name, near[0]).ratio(), f"{name!r} ~ {near[0]!r}"))
     nearest = "; ".join(text for _, text in sorted(pairs, reverse=True)[:3])
-    example = (
-        f"nearest: {nearest}" if nearest else f"the dump has {names[0]!r}, the model {tensors[0] if tensors else 'no tensors'!r}"
-    )
+    example = f"nearest: {nearest}" if nearest else f"the dump has {names[0]!r}, the model {tensors[0]!r}"
     return MatchError(
         f"none of the {len(case.catalogue.entries)} entries is named like a tensor of the model",
         where=str(case.options.target_dump),

@@ -9,8 +9,8 @@ from importlib import metadata
 from typing import Any
 
 import numpy as np
+import onnx
 
-from bisect_align.dumps.entry import Role
 from bisect_align.golden.protocol import Array
 from bisect_align.judgement.conviction import Finding, Ruling
 from bisect_align.judgement.hypotheses import hypotheses
@@ -77,7 +77,8 @@ def facts_of(hunt: Hunt) -> Facts:
     doubtful = any(r.finding in (Finding.FILE, Finding.NAME) for r in rulings)
     matched = hunt.evidence.matched
     whole = hunt.evidence.precision.fitted and hunt.evidence.trusted and matched.tail is None and hunt.ends_compared()
-    judged = findings.full and whole and all(r.finding is not Finding.UNKNOWN for r in rulings)
+    open_ = any(r.finding is Finding.UNKNOWN or (r.finding is Finding.SUSPECT and r.judged.convicted) for r in rulings)
+    judged = findings.full and whole and not open_
     return Facts(
         golden_suspect=bool(findings.golden_suspect),
         convicted=sum(r.finding is Finding.FAULT for r in rulings),
@@ -167,8 +168,6 @@ def node_info(node: Node) -> NodeInfo:
 
 
 def _shown(attribute: Any) -> str:
-    import onnx
-
     if attribute.type == onnx.AttributeProto.GRAPH:
         return f"graph {attribute.g.name!r}"
     if attribute.type == onnx.AttributeProto.TENSOR:
@@ -250,7 +249,7 @@ def _suspected_entries(hunt: Hunt) -> tuple[SuspectedEntry, ...]:
     found = []
     for ruling in (*_ordered(hunt, Finding.FILE), *_ordered(hunt, Finding.NAME)):
         entry = matched.placed[ruling.tensor].claim.entry
-        if ruling.finding is Finding.FILE:
+        if ruling.finding is Finding.FILE and not ruling.holds:
             reason = f"its consumers ({', '.join(ruling.by[:3])}) follow from the replayed value, not from this file"
         else:
             reason = f"holds the value of {ruling.holds!r}"
@@ -332,14 +331,9 @@ def coverage(hunt: Hunt) -> Coverage | None:
     graph = case.model.graph
     placed = matched.placed
     rules = Counter(f"{o.claim.rule}" + (f" ({o.status})" if o.status is not Status.NAMED else "") for o in placed.values())
-    used = {o.claim.entry for o in placed.values()} | set(matched.twins)
-    used |= {c.entry for c in case.claims.claims if c.tensor in graph.inputs}
+    used = matched.used | {c.entry for c in case.claims.claims if c.tensor in graph.inputs}
     colliding = tuple(sorted(case.claims.ambiguous))
-    unreadable = tuple(f"{p.names[0] if p.names else p.source.name}: {p.reason}" for p in case.catalogue.problems)
-    weights = {c.entry for c in case.claims.weights}
-    unmatched = tuple(
-        k for k, e in case.entries.items() if e.role is Role.TARGET and k not in used and k not in colliding and k not in weights
-    )
+    damaged = tuple(f"{p.names[0] if p.names else p.source.name}: {p.reason}" for p in case.catalogue.problems)
     held = len(placed)
     unknown = sum(1 for t in matched.unknown if t not in placed)
     return Coverage(
@@ -350,9 +344,9 @@ def coverage(hunt: Hunt) -> Coverage | None:
         ambiguous=unknown,
         entries=len(case.entries),
         used=len(used),
-        unmatched=unmatched,
+        unmatched=hunt.unmatched(),
         colliding=colliding,
-        unreadable=unreadable,
+        unreadable=damaged,
         outputs_missing=tuple(o for o in graph.outputs if o in graph.order and o not in placed),
     )
 

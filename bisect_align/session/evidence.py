@@ -55,6 +55,21 @@ class Evidence:
 def gather(case: Case, bench: Bench, golden: GoldenValues, progress: Progress) -> Evidence:
     """Match the whole dump. Raises MatchError where no entry is a tensor of the model."""
     progress.stage("matching")
+    matched, observations = match_whole(case)
+    case.warnings += [
+        f"the map says that {o.claim.entry!r} is {o.claim.tensor!r}, its values are those of {t!r}"
+        for t, o in matched.placed.items()
+        if o.claim.rule is Rule.MAP and o.status is Status.ALIAS
+    ]
+    evidence = _weigh(case, bench, golden, matched, observations, progress)
+    if not evidence.precision.fitted:
+        found = evidence.precision
+        case.warnings.append(f"the precision is not certain, judged as {found.precision.name} ({found.evidence})")
+    return evidence
+
+
+def match_whole(case: Case) -> tuple[Matched, Observations]:
+    """Place every entry that can be placed. Raises MatchError where none can."""
     matcher = Matcher(
         case.model.graph, case.engine, case.inputs.values, case.catalogue.entries, case.claims, case.memory // CACHE_SHARE
     )
@@ -63,16 +78,7 @@ def gather(case: Case, bench: Bench, golden: GoldenValues, progress: Progress) -
         raise nothing_matched(case, dict(matched.dropped))
     if matched.trouble:
         case.warnings.append(matched.trouble)
-    case.warnings += [
-        f"the map says that {o.claim.entry!r} is {o.claim.tensor!r}, its values are those of {t!r}"
-        for t, o in matched.placed.items()
-        if o.claim.rule is Rule.MAP and o.status is Status.ALIAS
-    ]
-    evidence = _weigh(case, bench, golden, matched, matcher.observations, progress)
-    if not evidence.precision.fitted:
-        found = evidence.precision
-        case.warnings.append(f"the precision is not certain, judged as {found.precision.name} ({found.evidence})")
-    return evidence
+    return matched, matcher.observations
 
 
 def by_name(case: Case, bench: Bench, golden: GoldenValues, progress: Progress) -> Evidence | None:
@@ -105,7 +111,7 @@ def by_name(case: Case, bench: Bench, golden: GoldenValues, progress: Progress) 
     fits = sum(r <= tolerance.fits / 2 for r in residuals)
     if len(residuals) < SAMPLE / 2 or fits < SAMPLE_FITS * len(residuals):
         return None
-    matched = Matched(placed, {}, {}, {}, tolerance, 0)
+    matched = Matched(placed, {}, {}, {}, tolerance)
     evidence = _weigh(case, bench, golden, matched, observations, progress)
     return evidence if evidence.precision.fitted else None
 

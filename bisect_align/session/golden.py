@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,7 +20,6 @@ from bisect_align.matching.claims import claim
 from bisect_align.matching.fit import LOOSEST, Votes, fit, read
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.graph import Graph
-from bisect_align.session.options import Options
 
 Array: TypeAlias = NDArray[Any]
 
@@ -83,9 +83,8 @@ def _range(value: Value) -> tuple[float, float]:
 class Foreign:
     """A golden that somebody else made (--golden-dump): its entries by name, laid out by the value of ONNX Runtime's golden."""
 
-    def __init__(self, options: Options, graph: Graph) -> None:
-        assert options.golden_dump is not None
-        found = catalogue(options.golden_dump)
+    def __init__(self, path: Path, graph: Graph) -> None:
+        found = catalogue(path)
         self._entries: dict[str, Entry] = {}
         by_key = {e.key: e for e in found.entries}
         for one in claim(found.entries, graph).claims:
@@ -94,7 +93,7 @@ class Foreign:
         if not self._entries:
             raise MatchError(
                 "no entry is named like a tensor that the model computes",
-                where=str(options.golden_dump),
+                where=str(path),
                 hint="--golden-dump needs exact names",
             )
         self._votes = Votes()

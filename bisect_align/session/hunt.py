@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
+from bisect_align.dumps.entry import Role
 from bisect_align.errors import DumpError
 from bisect_align.golden.protocol import Unavailable
 from bisect_align.judgement.conviction import Finding, Ruling
 from bisect_align.judgement.policy import beyond, state_of
 from bisect_align.judgement.trial import Bench
-from bisect_align.matching.observations import Status
 from bisect_align.metrics.measure import measure
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.observed import ObservedGraph
@@ -26,9 +26,6 @@ from bisect_align.session.golden import Foreign, GoldenValues
 from bisect_align.session.progress import Progress
 
 Array: TypeAlias = NDArray[Any]
-
-# Entries that fitted no prediction, or that of another tensor than they are named after.
-UNCERTAIN = (Status.UNSUPPORTED, Status.ALIAS, Status.NAME_ONLY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +58,7 @@ class Hunt:
         self.case, self.progress = case, progress
         self.findings = Findings()
         graph, engine = case.model.graph, case.engine
-        foreign = Foreign(case.options, graph) if case.options.golden_dump else None
+        foreign = Foreign(case.options.golden_dump, graph) if case.options.golden_dump else None
         self.golden = GoldenValues(graph, engine, case.inputs.values, case.memory // (2 * CACHE_SHARE), foreign)
         self.bench = Bench(graph, engine, self.golden.range, self.golden.value, case.model.sha256)
 
@@ -178,7 +175,7 @@ class Hunt:
 
     # --- what the verdict asks ------------------------------------------------------------------------------------------------
 
-    def _ends(self) -> list[str]:
+    def ends(self) -> list[str]:
         """The outputs that were compared or, where the dump holds none, the deepest tensors."""
         compared = self.findings.compared
         outputs = [t for t in self.case.model.graph.outputs if t in compared]
@@ -186,18 +183,24 @@ class Hunt:
 
     def ends_compared(self) -> bool:
         """True where the golden had a value for one of the ends at least (a foreign golden may hold a few tensors only)."""
-        return any(self.findings.compared[t].state is not State.UNKNOWN for t in self._ends())
+        return any(self.findings.compared[t].state is not State.UNKNOWN for t in self.ends())
 
     def beyond(self) -> tuple[str, ...]:
         """Outputs (or, where the dump holds none, the deepest tensors) that noise or the user's thresholds do not cover."""
         compared, limits = self.findings.compared, self.case.policy.thresholds
         found = []
-        for tensor in self._ends():
+        for tensor in self.ends():
             figures = compared[tensor].figures
-            limited = bool(limits) and figures is not None and tensor in self.case.model.graph.outputs
-            if compared[tensor].state is State.BAD or (limited and figures is not None and beyond(figures, limits)):
+            limited = figures is not None and tensor in self.case.model.graph.outputs and beyond(figures, limits)
+            if compared[tensor].state is State.BAD or limited:
                 found.append(tensor)
         return tuple(found)
+
+    def unmatched(self) -> tuple[str, ...]:
+        """Entries of the target that are no tensor's value, and claim no input and no weight."""
+        case = self.case
+        known = self.evidence.matched.used | case.claims.beside(case.model.graph.order) | set(case.claims.ambiguous)
+        return tuple(key for key, entry in case.entries.items() if entry.role is Role.TARGET and key not in known)
 
     def info(self) -> SearchInfo:
         """What the search cost so far."""

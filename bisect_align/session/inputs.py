@@ -47,7 +47,7 @@ def load_inputs(path: Path | None, graph: Graph, catalogue: Catalogue | None, mo
     if not graph.inputs:
         return Inputs({}, "the model has no inputs", ())
     for name in graph.inputs:
-        kind = _type_of(graph, name)
+        kind = graph.types.get(name)
         if kind is not None and kind.kind not in ("tensor", "string", "unknown"):
             raise InputsError(f"input {name!r} is a {kind.kind}, which cannot be given", hint="only tensors are supported")
     if path is not None:
@@ -74,15 +74,11 @@ def load_inputs(path: Path | None, graph: Graph, catalogue: Catalogue | None, mo
 
 def describe(graph: Graph, name: str) -> str:
     """One input as the model wants it: `x: float32 [N, 3, 224, 224]`."""
-    kind = _type_of(graph, name)
+    kind = graph.types.get(name)
     if kind is None:
         return f"{name}: unknown type"
     dtype = kind.dtype.name if kind.dtype is not None else kind.kind
     return f"{name}: {dtype} {_shape_text(kind.shape)}"
-
-
-def _type_of(graph: Graph, name: str) -> TensorType | None:
-    return graph.types.get(name)
 
 
 def _shape_text(shape: Sequence[int | str | None] | None) -> str:
@@ -171,7 +167,7 @@ def _dumped(graph: Graph, catalogue: Catalogue) -> dict[str, Entry] | None:
     copies = [entry for entry in catalogue.entries if entry.role is Role.INPUT]
     targets = [entry for entry in catalogue.entries if entry.role is Role.TARGET]
     for name in graph.inputs:  # integers for a real input, without a scale, are a quantised copy: not its values
-        kind = _type_of(graph, name)
+        kind = graph.types.get(name)
         if kind is not None and kind.dtype is not None and is_float(kind.dtype):
             targets = [entry for entry in targets if entry.names[0] != name or _is_real(entry)]
     chosen = _by_name(graph.inputs, targets) | _by_name(graph.inputs, copies)
@@ -191,7 +187,7 @@ def _checked(graph: Graph, entries: dict[str, Entry], source: str) -> Inputs:
     warnings: list[str] = []
     dims: dict[str, tuple[int, str]] = {}
     for name in sorted(graph.inputs, key=lambda name: entries[name].shape is None):  # headerless last: others bind their dims
-        kind = _type_of(graph, name)
+        kind = graph.types.get(name)
         try:
             value = _loaded(name, kind, entries[name], {dim: size for dim, (size, _) in dims.items()})
             if kind is not None and kind.shape is not None:
@@ -210,7 +206,7 @@ def _checked(graph: Graph, entries: dict[str, Entry], source: str) -> Inputs:
 def _loaded(name: str, kind: TensorType | None, entry: Entry, dims: Dims) -> Array:
     expect = None
     if entry.shape is None and kind is not None and kind.dtype is not None and kind.shape is not None:
-        expect = Expect(kind.dtype, _headerless_shape(name, kind, entry, dims))
+        expect = Expect(kind.dtype, _headerless_shape(name, kind.dtype, kind.shape, entry, dims))
     try:
         value = entry.load(expect)
     except DumpError as error:
@@ -222,31 +218,28 @@ def _loaded(name: str, kind: TensorType | None, entry: Entry, dims: Dims) -> Arr
 
 def _real(value: Array, quant: Quant) -> Array:
     """(q - zero_point) * scale."""
-    shape = [1] * value.ndim
+    scale, zero = quant.scale, quant.zero_point
     if quant.axis is not None:
+        shape = [1] * value.ndim
         shape[quant.axis] = -1
-    scale, zero = (
-        (quant.scale.reshape(shape), quant.zero_point.reshape(shape))
-        if quant.axis is not None
-        else (quant.scale, quant.zero_point)
-    )
+        scale, zero = scale.reshape(shape), zero.reshape(shape)
     real: Array = ((value.astype(np.float64) - zero) * scale).astype(np.float32)
     return real
 
 
-def _headerless_shape(name: str, kind: TensorType, entry: Entry, dims: Dims) -> tuple[int, ...]:
+def _headerless_shape(
+    name: str, dtype: np.dtype[Any], shape: Sequence[int | str | None], entry: Entry, dims: Dims
+) -> tuple[int, ...]:
     """The shape of a headerless input: at most one size may be open, and follows from the file's length."""
-    assert kind.shape is not None
-    assert kind.dtype is not None
-    sizes = [dims.get(size, size) if isinstance(size, str) else size for size in kind.shape]
+    sizes = [dims.get(size, size) if isinstance(size, str) else size for size in shape]
     fixed = [size for size in sizes if isinstance(size, int)]
     open_sizes = {str(size) if size is not None else f"?{axis}" for axis, size in enumerate(sizes) if not isinstance(size, int)}
     count = len(sizes) - len(fixed)
     if not count:
         return tuple(fixed)
-    unit = math.prod(fixed) * kind.dtype.itemsize
+    unit = math.prod(fixed) * dtype.itemsize
     if entry.format == "text" or len(open_sizes) > 1 or count > 1 or not unit or entry.nbytes % unit:
-        why = f"input {name!r} has no header, and {_shape_text(kind.shape)} leaves its shape open"
+        why = f"input {name!r} has no header, and {_shape_text(shape)} leaves its shape open"
         raise InputsError(why, where=str(entry.source), hint="save it as .npy or .npz")
     return tuple(size if isinstance(size, int) else entry.nbytes // unit for size in sizes)
 

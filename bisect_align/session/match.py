@@ -12,11 +12,10 @@ import numpy as np
 from bisect_align.dumps.entry import Role
 from bisect_align.errors import DumpError
 from bisect_align.matching.match import Matched
-from bisect_align.matching.match import match as match_dump
-from bisect_align.matching.matcher import Matcher
 from bisect_align.matching.observations import Observations
 from bisect_align.result.match import Leftover, MatchReport, MatchRow
-from bisect_align.session.case import CACHE_SHARE, Case, nothing_matched, prepare
+from bisect_align.session.case import Case, prepare
+from bisect_align.session.evidence import match_whole
 from bisect_align.session.options import Options
 from bisect_align.session.progress import SILENT, Progress
 
@@ -30,13 +29,7 @@ def match(options: Options, progress: Progress = SILENT) -> MatchReport:
         progress.stage("loading")
         case = prepare(options)
         progress.stage("matching")
-        matcher = Matcher(
-            case.model.graph, case.engine, case.inputs.values, case.catalogue.entries, case.claims, case.memory // CACHE_SHARE
-        )
-        matched = match_dump(matcher)
-        if not matched.placed:
-            raise nothing_matched(case, dict(matched.dropped))
-        return _report(case, matched, matcher.observations)
+        return _report(case, *match_whole(case))
 
 
 def _report(case: Case, matched: Matched, observations: Observations) -> MatchReport:
@@ -57,11 +50,7 @@ def _report(case: Case, matched: Matched, observations: Observations) -> MatchRe
         for name in graph.tensors
         if (seen := placed.get(name)) is not None
     )
-    used = (
-        {r.entry for r in rows}
-        | set(matched.twins)
-        | {c.entry for c in (*case.claims.claims, *case.claims.weights) if c.tensor not in graph.order}
-    )
+    used = matched.used | case.claims.beside(graph.order)
     colliding = {
         key: f"{' and '.join(map(repr, names))} have this spelling"
         for key, names in case.claims.ambiguous.items()
@@ -88,7 +77,7 @@ def _report(case: Case, matched: Matched, observations: Observations) -> MatchRe
         unreadable=tuple(Leftover(p.names[0] if p.names else p.source.name, p.reason) for p in case.catalogue.problems),
         stale=tuple(_stale(case, matched, observations)),
         references=sum(e.role is Role.REFERENCE for e in case.catalogue.entries),
-        notes=tuple(dict.fromkeys((*case.warnings, *((matched.trouble,) if matched.trouble else ())))),
+        notes=tuple(dict.fromkeys(case.warnings)),
     )
 
 
@@ -103,14 +92,16 @@ def _stale(case: Case, matched: Matched, observations: Observations) -> Iterator
             times[key] = case.entries[key].source.stat().st_mtime
         except (DumpError, OSError):
             continue
-        if values.size > 1 and not values.any() and not found.supported and found.residual > 0:
+        if values.size < 2:
+            continue
+        if not found.supported and found.residual > 0 and not values.any():
             yield Leftover(key, f"all zero, {tensor!r} should not be")
-        elif not found.supported and values.size > 1:
-            digest = hashlib.blake2b(np.ascontiguousarray(values).tobytes(), digest_size=16).digest()
-            if digest in seen:
-                yield Leftover(key, f"holds the same values as {seen[digest]!r}")
-        if values.size > 1 and found.supported:
-            seen[hashlib.blake2b(np.ascontiguousarray(values).tobytes(), digest_size=16).digest()] = key
+            continue
+        digest = hashlib.blake2b(np.ascontiguousarray(values).tobytes(), digest_size=16).digest()
+        if found.supported:
+            seen[digest] = key
+        elif digest in seen:
+            yield Leftover(key, f"holds the same values as {seen[digest]!r}")
     if len(times) > 4:
         middle = statistics.median(times.values())
         spread = statistics.median(abs(t - middle) for t in times.values())
@@ -126,7 +117,9 @@ def map_text(report: MatchReport) -> str:
         "[tensors]",
         *(f"{_quoted(r.entry)} = {_quoted(r.tensor)}{_why(r)}" for r in report.rows),
     ]
-    lines += [f'# {_quoted(left.name)} = ""  # {_plain(left.reason)}' for left in (*report.unmatched, *report.colliding)]
+    lines += [
+        f'# {_quoted(left.name)} = ""  # {_plain(left.reason)}' for left in (*report.unmatched, *report.twins, *report.colliding)
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -43,6 +43,10 @@ def compared(hunt: Hunt) -> str:
     for what, names in (("not in the dump", missing), ("not compared", unknown)):
         if names:
             parts.append(f"{what}: output {', '.join(map(repr, names[:3]))}")
+    if left := hunt.unmatched():
+        parts.append(
+            f"{len(left)} {'entry fits' if len(left) == 1 else 'entries fit'} no tensor and {'was' if len(left) == 1 else 'were'} not heard"
+        )
     return "; ".join(parts)
 
 
@@ -61,7 +65,8 @@ def summary(hunt: Hunt, name: Verdict, culprits: tuple[Culprit, ...]) -> str:
     if name is Verdict.DUMP_SUSPECT:
         ruling = next(r for r in hunt.findings.rulings.values() if r.finding is Finding.FILE)
         entry = hunt.evidence.matched.placed[ruling.tensor].claim.entry
-        return f"A file of the dump is suspect, not an operator: {entry!r} is not the value of {ruling.tensor!r} that its consumers read."
+        why = f"holds the value of {ruling.holds!r}" if ruling.holds else "is not the value that its consumers read"
+        return f"A file of the dump is suspect, not an operator: {entry!r}, named after {ruling.tensor!r}, {why}."
     beyond = hunt.beyond()
     if name is Verdict.UNDECIDED:
         return sentence(f"{_undecided(hunt, beyond)}; {compared(hunt)}.")
@@ -121,10 +126,7 @@ def _whole(hunt: Hunt, culprit: Culprit) -> bool:
 def _worst(hunt: Hunt) -> str:
     """Largest relative error of the outputs, or of the deepest tensors where the dump holds no output."""
     compared = hunt.findings.compared
-    names = [o for o in hunt.case.model.graph.outputs if o in compared] or [
-        t for t in hunt.evidence.observed.deepest if t in compared
-    ]
-    errors = [f.rel_l2 for n in names if (f := compared[n].figures) is not None and f.rel_l2 is not None]
+    errors = [f.rel_l2 for n in hunt.ends() if (f := compared[n].figures) is not None and f.rel_l2 is not None]
     return percent(max(errors)) if errors else "unknown"
 
 

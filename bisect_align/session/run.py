@@ -29,7 +29,7 @@ def run(options: Options, progress: Progress = SILENT) -> Result:
 
 def _run(options: Options, progress: Progress) -> Result:
     start = time.perf_counter()
-    progress.stage("loading", None)
+    progress.stage("loading")
     case = prepare(options)
     hunt = Hunt(case, progress)
     try:

@@ -357,7 +357,7 @@ def test_a_new_toolchain_is_one_file(tmp_path: Path) -> None:
     )
     own = load(str(tmp_path / "my.toml"))
     found = catalogue(dump, own)
-    assert (found.convention, found.layout) == ("my-npu", "nhwc")
+    assert found.convention == "my-npu"
     assert said(found) == {
         "core0~3~%2Flayer1%2Fconv%2FConv!0.mynpu.bin": ("/layer1/conv/Conv_output_0", "sanitised"),
         "core0~4~%2Fattn%2FSplit!1~nhwc.mynpu.bin": ("/attn/Split_output_1", "suffix"),

@@ -134,6 +134,16 @@ def test_an_entry_that_holds_a_neighbours_value_is_a_name_and_never_a_fault(name
     assert Finding.FAULT not in findings(court)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize(("one", "other"), [("n0", "r0"), ("c0", "n0"), ("n1", "r1")])
+def test_two_files_of_a_chain_that_are_exchanged_are_no_fault(one: str, other: str, precision: str) -> None:
+    values = run_target(CONV, IMAGE, precision)
+    court = court_of(CONV, IMAGE, {**values, one: values[other], other: values[one]}, precision, uncertain=[one, other])
+    ruling = court.rule(one)
+    assert (ruling.finding, ruling.holds) == (Finding.FILE, other)
+    assert Finding.FAULT not in findings(court)
+
+
 def test_a_real_fault_is_no_alias() -> None:
     values = run_target(CONV, IMAGE, "fp16", {"n0": scaled(1.5)})
     court = court_of(CONV, IMAGE, values, only={"n0", "r1", "p"})

@@ -78,8 +78,9 @@ def test_special_values_do_not_hide_a_grid() -> None:
 @given(st.floats(-1e4, 1e4), st.floats(0, 1e4))
 def test_the_step_of_a_range_spans_it_and_zero_in_255(low: float, width: float) -> None:
     step = step_of(None, low, low + width)
+    span = max(low + width, 0.0) - min(low, 0.0)
     assert step > 0
-    assert 255 * step >= max(low + width, 0.0) - min(low, 0.0) - 1e-9 * abs(low)
+    assert 255 * step >= span * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("precision", FLOATS, ids=lambda p: p.name)

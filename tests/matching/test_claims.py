@@ -172,7 +172,7 @@ def test_a_tensor_goes_before_a_node_of_its_name_and_an_output_index_before_a_fo
 def test_twins_claim_one_tensor_strongest_first() -> None:
     found = claims_of(["logits_DequantizeLinear_Output", "fc", "logits"], TORCH)
     assert [one.entry for one in found.claims] == ["logits", "fc", "logits_DequantizeLinear_Output"]
-    assert found.by_tensor() == {"logits": found.claims}
+    assert {one.tensor for one in found.claims} == {"logits"}
 
 
 def test_the_longest_part_and_the_best_name_win() -> None:
@@ -197,6 +197,7 @@ def test_roles() -> None:
     assert said(found) == {"x": ("x", "suffix")}
     assert {one.entry: one.tensor for one in found.weights} == {"w": "layer1.conv.weight", "b": "fc.bias"}
     assert found.unclaimed == ("input", "not a weight")
+    assert found.beside(TORCH.tensors) == {"x", "w", "b"}
 
 
 def test_what_a_node_reads_is_no_copy_of_the_graph_input() -> None:

@@ -267,6 +267,37 @@ def test_in_place_reuse(tmp_path: Path, tensor: str, holds: str) -> None:
     assert {one.tensor for one in result.suspected_entries} <= {tensor}
 
 
+# ---- no names --------------------------------------------------------------------------------------------------------------
+def classifier() -> tuple[onnx.ModelProto, dict[str, Array]]:
+    """Three convolutions, then ten classes: an output smaller than what is missed elsewhere."""
+    nodes, weights, x, channels = [], {}, "x", 3
+    for k in range(3):
+        weights[f"w{k}"] = normal(40 + k, 8, channels, 3, 3, scale=0.25)
+        nodes += [node("Conv", f"{x} w{k}", f"c{k}", pads=[1, 1, 1, 1]), node("Relu", f"c{k}", f"r{k}")]
+        x, channels = f"r{k}", 8
+    weights["m"] = normal(47, 8, 10, scale=0.5)
+    nodes += [node("GlobalAveragePool", x, "p"), node("Flatten", "p", "f"), node("MatMul", "f m", "g"), node("Softmax", "g", "y")]
+    return model_of(nodes, {"x": (1, 3, 12, 10)}, weights=weights), {"x": normal(48, 1, 3, 12, 10)}
+
+
+def test_a_wrong_output_without_a_name_is_not_aligned(tmp_path: Path) -> None:
+    """Nothing tells that the entry is the output but that both are left over."""
+    model, inputs = classifier()
+    values = without_inputs(run_target(model, inputs, "fp32", {"y": lambda y: 1 / (1 + np.exp(-3 * y))}), inputs)
+    desk = Desk(tmp_path, model, inputs)
+    desk.save({f"{k:03}": value for k, value in enumerate(values.values())})
+    assert desk.run().verdict in {Verdict.UNDECIDED, Verdict.FAULT}
+
+
+def test_few_entries_without_names_and_a_fault_between_them(tmp_path: Path) -> None:
+    """An output that only its value has placed, beyond noise: it acquits nobody."""
+    model, inputs = classifier()
+    values = run_target(model, inputs, "fp32", {"c1": lambda y: np.roll(y, 2, axis=3)})
+    desk = Desk(tmp_path, model, inputs)
+    desk.save({f"{k:03}": values[name] for k, name in enumerate(("r0", "r1", "r2", "y"))})
+    assert desk.run(precision="fp32").verdict in {Verdict.UNDECIDED, Verdict.FAULT}
+
+
 # ---- layout ----------------------------------------------------------------------------------------------------------------
 def square() -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Array]]:
     """Six convolutions in which channels, height and width are equal."""
@@ -286,6 +317,20 @@ def test_layout_square(tmp_path: Path, axes: tuple[int, ...]) -> None:
     desk = Desk(tmp_path, model, inputs)
     desk.save({n: v.transpose(axes) for n, v in values.items()})
     assert desk.run().verdict is Verdict.ALIGNED
+    assert {row.fix for row in desk.match().rows} == {"id" if axes[1] == 1 else "CL"}
+
+
+@pytest.mark.parametrize("axes", [(0, 2, 3, 1), (0, 1, 2, 3)], ids=["NHWC", "NCHW"])
+@pytest.mark.parametrize("tensor", ["c0", "r0", "c1", "c3", "r4", "c5"])
+def test_layout_square_with_a_fault(tmp_path: Path, tensor: str, axes: tuple[int, ...]) -> None:
+    """An operator at fault, and the first one above all, does not keep the dump from showing its layout."""
+    model, inputs, _ = square()
+    values = run_target(model, inputs, "fp16", {tensor: lambda y: np.roll(y, 1, axis=3)})
+    desk = Desk(tmp_path, model, inputs)
+    desk.save({n: v.transpose(axes) for n, v in without_inputs(values, inputs).items()})
+    result = desk.run()
+    assert result.verdict is Verdict.FAULT
+    assert [c.region.output for c in result.culprits] == [tensor]
     assert {row.fix for row in desk.match().rows} == {"id" if axes[1] == 1 else "CL"}
 
 
