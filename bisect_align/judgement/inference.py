@@ -17,6 +17,7 @@ MEDIAN_MAX = 0.7
 BEYOND, BEYOND_SHARE = 2.0, 0.05
 FAMILY_MIN = 2  # regions of one family of matrix operators that are all beyond noise
 MATRIX_MIN = 6  # matrix operators that decide when the others do not fit (a fault that hits every operator of another kind)
+SEVERAL = 3  # regions from which any precision but the finest may be inferred
 ENOUGH = 8  # regions from which int8 may be inferred without a grid in the dump
 GRID_SAMPLE, GRID_SIZE, GRID_MIN, GRID_SHARE = 24, 64, 3, 0.2
 FEW = 3  # regions that may be faulty in a small dump without changing the precision
@@ -52,8 +53,10 @@ def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candid
         tried.append(f"{precision.name}: median {median:.2g}, {beyond} of {len(scores)} beyond noise")
         if _fits(scores) and not _family_beyond(judge, telling):
             # so coarse a format explains nearly anything in a few regions, and nothing else in this dump speaks for it
-            sure = precision is not INT8 or len(scores) >= ENOUGH
-            return Inferred(precision, "; ".join(tried) + ("" if sure else "; too few regions to tell int8 from a fault"), sure)
+            sure = len(scores) >= (ENOUGH if precision is INT8 else SEVERAL if precision is not candidates[0] else 0)
+            return Inferred(
+                precision, "; ".join(tried) + ("" if sure else f"; too few regions to tell {precision.name} from a fault"), sure
+            )
         matrix = _scores(judge, sample([t for t in tensors if judge.multiplies(t)], SAMPLE))
         if len(matrix) >= MATRIX_MIN and _fits(matrix, strict=True):
             evidence = f"; the {len(matrix)} matrix operators fit {precision.name}, others do not"
