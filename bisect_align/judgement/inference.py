@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bisect_align.judgement.judge import Judge, sample
-from bisect_align.judgement.precision import INT8, LADDER, Precision, grid_step
+from bisect_align.judgement.precision import INT8, LADDER, Precision, grid_step, rounded_to
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.operators import MATRIX
 
@@ -52,8 +52,9 @@ def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candid
         beyond = sum(v > BEYOND for v in scores)
         tried.append(f"{precision.name}: median {median:.2g}, {beyond} of {len(scores)} beyond noise")
         if _fits(scores) and not _family_beyond(judge, telling):
-            # so coarse a format explains nearly anything in a few regions, and nothing else in this dump speaks for it
-            sure = len(scores) >= (ENOUGH if precision is INT8 else SEVERAL if precision is not candidates[0] else 0)
+            # so coarse a format explains nearly anything in a few regions, unless something else in this dump speaks for it
+            needed = ENOUGH if precision is INT8 else SEVERAL if precision is not candidates[0] else 0
+            sure = len(scores) >= needed or _stored_as(judge, telling, precision)
             return Inferred(
                 precision, "; ".join(tried) + ("" if sure else f"; too few regions to tell {precision.name} from a fault"), sure
             )
@@ -78,6 +79,12 @@ def on_int8_grid(judge: Judge, tensors: Sequence[str]) -> bool:
     telling = [v for v in values if is_float(v.dtype) and v.size >= GRID_SIZE]
     stepped = sum(grid_step(v) is not None for v in telling)
     return stepped >= max(GRID_MIN, GRID_SHARE * len(telling))
+
+
+def _stored_as(judge: Judge, tensors: Sequence[str], precision: Precision) -> bool:
+    """True where each of these tensors holds only numbers of that half-wide format, and enough of them to tell."""
+    values = [v for t in tensors if is_float((v := judge.observed.value(t)).dtype)]
+    return sum(v.size for v in values) >= GRID_SIZE and all(rounded_to(v, precision) for v in values)
 
 
 def _fits(scores: Sequence[float], *, strict: bool = False) -> bool:

@@ -46,6 +46,7 @@ INT8 = Precision("int8", 0.0)
 PRECISIONS = {p.name: p for p in (FP32, TF32, FP16, BF16, INT8)}
 # Finest first: the order in which an unknown precision is tried.
 LADDER = (FP32, FP16, BF16, INT8)
+HALVES = {FP16.name: np.dtype(np.float16), BF16.name: np.dtype(ml_dtypes.bfloat16)}
 
 
 def rms(x: Array) -> float:
@@ -69,6 +70,14 @@ def grid_step(values: Array) -> float | None:
     if slack > 0.2 or gaps.sum() / step > INT8_LEVELS:
         return None
     return step if float(np.abs(multiples - np.rint(multiples)).max()) <= 0.05 + 2 * slack else None
+
+
+def rounded_to(values: Array, precision: Precision) -> bool:
+    """True where every finite value is a number of that half-wide format: a float32 file of an fp16 run tells what it was."""
+    kept = values[np.isfinite(values)]
+    half = HALVES.get(precision.name)
+    with np.errstate(over="ignore"):
+        return half is not None and bool(np.array_equal(kept.astype(half).astype(kept.dtype), kept))
 
 
 def print_step(values: Array) -> float:

@@ -115,6 +115,18 @@ def test_few_regions_that_only_int8_explains_are_not_certain() -> None:
     assert not (got.precision.name == "int8" and got.fitted)
 
 
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_two_regions_name_a_half_precision_only_where_their_numbers_are_of_that_format(precision: str) -> None:
+    """A fault of one in a hundred in a finer run looks like bf16; numbers that all have its few bits do not come by chance."""
+    two = ("m0", "g1")
+    healthy = run_target(NET, INPUTS, precision)
+    got = inferred(NET, INPUTS, {n: v for n, v in healthy.items() if n in ("x", *two)})
+    assert (got.precision.name, got.fitted) == (precision, True)
+    faulty = run_target(NET, INPUTS, "fp32", {t: scaled(1.003 if precision == "bf16" else 1.0005) for t in two})
+    got = inferred(NET, INPUTS, {n: v for n, v in faulty.items() if n in ("x", *two)})
+    assert got.precision.name == "fp32" or not got.fitted
+
+
 @pytest.mark.parametrize("size", [1, 2, 47, 48, 49, 500])
 def test_a_sample_is_even_and_holds_both_ends(size: int) -> None:
     names = [str(i) for i in range(size)]
