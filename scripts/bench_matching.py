@@ -82,10 +82,10 @@ def main() -> int:
     with timed("fingerprints", figures):
         pool = pool_of(nameless)
     matcher = Matcher(graph, engine, inputs, nameless, none)
-    by_value = ByValue(graph, engine, inputs, matcher.observations, pool, Votes())
-    prints = by_value.predictions(frozenset())
+    matcher.settle()
+    by_value = ByValue(graph, engine, inputs, pool, Votes())
     with timed("pruning", figures):
-        by_value.candidates(prints)
+        by_value.candidates(matcher.prints)
     with timed("matched whole, by name", figures):
         found = match(Matcher(graph, engine, inputs, named, claims))
     with timed("matched whole, by value", figures):

@@ -14,6 +14,7 @@ wrong      matches where another tensor of the same size fits the entry clearly 
 passes     local passes; runs: node runs for each node of the model (2 local passes without a look aside: 2.0)
 
 The truth is taken by value and knows no names: each entry is compared with every golden tensor of its size, in every layout.
+Two or three elements of a coarse run are no truth (fewer than 24 bits).
 All tensors within 1.5 times the best error, or within the tie floor of the dump's precision, count as right. Golden values and
 not predictions stand behind it: in an int8 dump with a large accumulated error an entry may have none. Exit code 1: one is wrong.
 """
@@ -34,7 +35,7 @@ from bisect_align.dumps.entry import Entry, Role
 from bisect_align.errors import BisectAlignError, DumpError
 from bisect_align.golden.protocol import Unavailable
 from bisect_align.matching.claims import Rule
-from bisect_align.matching.fit import carries_evidence, read, residual
+from bisect_align.matching.fit import BITS, bits, carries_evidence, read, residual
 from bisect_align.matching.layout import fixes
 from bisect_align.matching.match import Matched, match
 from bisect_align.matching.matcher import Matcher
@@ -104,7 +105,7 @@ def truth(values: Array, golden: dict[str, Array], matched: Matched) -> tuple[di
         for name, wanted in golden.items()
     }
     best = min(errors.values(), default=np.inf)
-    if best >= matched.tolerance.fits:
+    if best >= matched.tolerance.fits or bits(values.size, best) < BITS:
         return errors, set()
     return errors, {name for name, error in errors.items() if error <= max(CLEARLY * best, matched.tolerance.tie)}
 

@@ -7,7 +7,6 @@ enough bits to be no accident. Constants, ties and tiny tensors stay unmatched.
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,18 +19,16 @@ from numpy.typing import NDArray
 from bisect_align.dumps.entry import Entry
 from bisect_align.errors import DumpError
 from bisect_align.golden.protocol import Golden, Unavailable, Value
-from bisect_align.matching.fit import BETTER, LOOSEST, Fit, Tolerance, Votes, carries_evidence, fit, learn, read, reorders
+from bisect_align.matching.fit import BETTER, BITS, LOOSEST, Fit, Tolerance, Votes, bits, fit, learn, read, reorders
 from bisect_align.matching.layout import fixes
 from bisect_align.matching.observations import Observations
-from bisect_align.metrics.inner import inner
+from bisect_align.matching.prints import Print, fingerprint
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.graph import Graph
 from bisect_align.model.region import region
 
 Array: TypeAlias = NDArray[Any]
 
-BITS = 24.0  # least evidence of an accepted pair: min(size, 64) * log2(1 / residual)
-BITS_ELEMENTS = 64
 CANDIDATES = 16  # tensors compared in full with one entry: those whose prints are nearest
 SMALL, NEAR = 8, 8  # so few elements only count where the prediction stands on target values this many nodes above
 IN_ORDER = 0.93  # share of matches in graph order from which the file order counts as evidence
@@ -39,48 +36,6 @@ STRAY = 8  # nodes by which a match may break that order
 
 # The range that an operator's output cannot leave, whatever its input: tells the value before a clamp from the one after it.
 RANGES = {"Relu": (0.0, np.inf), "Sigmoid": (0.0, 1.0), "HardSigmoid": (0.0, 1.0), "Softmax": (0.0, 1.0), "Tanh": (-1.0, 1.0)}
-
-
-@dataclass(frozen=True, slots=True)
-class Print:
-    """What two layouts of the same values share: their number, norm, sum, sum of absolute values, extremes.
-
-    digest: of the bytes in C order (equal for Identity and Reshape).
-    """
-
-    size: int
-    norm: float
-    total: float
-    absolute: float
-    low: float
-    high: float
-    digest: bytes
-
-    @property
-    def marks(self) -> tuple[float, ...]:
-        """The figures by which prints of one size are told apart, in units of the norm. A relative L2 error of r moves none of the
-        first three by more than r."""
-        scale = max(self.norm, 1e-30)
-        root = float(np.sqrt(self.size))
-        return (1.0, self.total / (root * scale), self.absolute / (root * scale), self.low / scale, self.high / scale)
-
-
-def fingerprint(values: Array) -> Print | None:
-    """None for values that carry no evidence."""
-    if not is_float(values.dtype) or not carries_evidence(values):
-        return None
-    flat = values.reshape(-1).astype(np.float32)
-    finite = flat[np.isfinite(flat)].astype(np.float64)
-    digest = hashlib.blake2b(flat.tobytes(), digest_size=16).digest()
-    return Print(
-        size=flat.size,
-        norm=float(np.sqrt(inner(finite, finite))),
-        total=float(finite.sum()),
-        absolute=float(np.abs(finite).sum()),
-        low=float(finite.min()),
-        high=float(finite.max()),
-        digest=digest,
-    )
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -96,7 +51,6 @@ class Pool:
     """Free entries, grouped by equal values in equal order: the first of a group stands for all. twins: the others -> the first."""
 
     entries: dict[str, Print] = field(default_factory=dict)
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     twins: dict[str, str] = field(default_factory=dict)
 
 
@@ -110,13 +64,13 @@ def pool_of(entries: Iterable[Entry]) -> Pool:
         except DumpError:
             continue
         found = fingerprint(values) if values is not None else None
-        if values is None or found is None:
+        if found is None:
             continue
         first = seen.setdefault(found.digest, entry.key)
         if first != entry.key:
             pool.twins[entry.key] = first
         else:
-            pool.entries[entry.key], pool.shapes[entry.key] = found, values.shape
+            pool.entries[entry.key] = found
     return pool
 
 
@@ -130,42 +84,23 @@ def values_of(entry: Entry) -> Array | None:
 
 
 class ByValue:
-    """Rounds of matching by value over one pool. placed: tensors that have an entry already (their values are fed)."""
+    """Rounds of matching by value over one pool. What was compared once is not compared again while neither the prediction nor the
+    believed layouts change."""
 
-    def __init__(
-        self, graph: Graph, engine: Golden, inputs: Mapping[str, Array], observations: Observations, pool: Pool, votes: Votes
-    ) -> None:
-        self.graph, self.engine, self.inputs = graph, engine, inputs
-        self.observations, self.pool, self.votes = observations, pool, votes
+    def __init__(self, graph: Graph, engine: Golden, inputs: Mapping[str, Array], pool: Pool, votes: Votes) -> None:
+        self.graph, self.engine, self.inputs, self.pool, self.votes = graph, engine, inputs, pool, votes
+        self._compared: dict[tuple[str, str, bytes], Nearness | None] = {}
 
-    def round(self, steering: Collection[str], tolerance: Tolerance | None) -> tuple[dict[str, tuple[str, float]], Tolerance]:
-        """New matches: entry -> (tensor, residual). tolerance: None where the dump has taught none yet; the one used is returned."""
-        prints = self.predictions(steering)
-        wanted = self.candidates(prints)
-        table = self._compare(wanted)
+    def round(
+        self, observations: Observations, prints: Mapping[str, Print], tolerance: Tolerance | None
+    ) -> tuple[dict[str, tuple[str, float]], Tolerance]:
+        """New matches: entry -> (tensor, residual). prints: of the free tensors, as they follow from those that are observed.
+        tolerance: None where the dump has taught none yet; the one used is returned."""
+        self.observations = observations
+        table = self._compare(self.candidates(prints), prints)
         best = [min(row.values()).residual for row in table.values() if row]
         used = tolerance or (learn(best) if best else LOOSEST)
         return self._accept(table, prints, used), used
-
-    def _feed(self, name: str) -> Array | None:
-        return self.observations.value(name) if name in self.observations.placed else None
-
-    def predictions(self, steering: Collection[str]) -> dict[str, Print]:
-        """Prints of the free tensors as they follow from those that have an entry. One pass."""
-        prints: dict[str, Print] = {}
-
-        def hook(name: str, predicted: Value) -> Array | None:
-            fed = self._feed(name)
-            if fed is None and not isinstance(predicted, Unavailable) and name not in steering:
-                found = fingerprint(predicted) if is_float(predicted.dtype) else None
-                if found is not None:
-                    prints[name] = found
-                    self._shapes[name] = predicted.shape
-            return fed
-
-        self._shapes: dict[str, tuple[int, ...]] = {}
-        self.engine.local(self.inputs, hook)
-        return prints
 
     def candidates(self, prints: Mapping[str, Print]) -> dict[str, list[str]]:
         """tensor -> entries worth comparing: same size and a norm within the loosest tolerance, or a layout that crops padding."""
@@ -186,25 +121,35 @@ class ByValue:
                 near = [by_size[p.size][window.start + int(i)] for i in np.argsort(off, kind="stable")[:CANDIDATES]]
             padded = [
                 n for size, names in by_size.items() if p.size / 2.5 < size < p.size for n in names
-                if fixes(self.pool.shapes[entry], self._shapes[n])
+                if fixes(p.shape, prints[n].shape)
             ]  # fmt: skip
             for name in near + padded[: 4 * CANDIDATES]:
                 wanted[name].append(entry)
         return wanted
 
-    def _compare(self, wanted: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Nearness]]:
+    def _compare(self, wanted: Mapping[str, Sequence[str]], prints: Mapping[str, Print]) -> dict[str, dict[str, Nearness]]:
         """entry -> tensor -> how near it is under its best believable layout."""
-        table: dict[str, dict[str, Nearness]] = defaultdict(dict)
+        believed = self.votes.all_believed()
+        pairs = {name: {e: (e, name, prints[name].digest) for e in entries} for name, entries in wanted.items()}
+        fresh = {name: [e for e, key in row.items() if key not in self._compared] for name, row in pairs.items()}
 
         def hook(name: str, predicted: Value) -> Array | None:
             if not isinstance(predicted, Unavailable):
-                for entry in wanted.get(name, ()):
+                for entry in fresh.get(name, ()):
                     got = self.fit(entry, name, predicted)
-                    if got is not None:
-                        table[entry][name] = Nearness(got.residual, reorders(got.fix.label))
-            return self._feed(name)
+                    near = None if got is None else Nearness(got.residual, reorders(got.fix.label))
+                    self._compared[pairs[name][entry]] = near
+            return self.observations.value(name) if name in self.observations.placed else None
 
-        self.engine.local(self.inputs, hook)
+        if any(fresh.values()):
+            self.engine.local(self.inputs, hook)
+        table: dict[str, dict[str, Nearness]] = defaultdict(dict)
+        for name, row in pairs.items():
+            for entry, key in row.items():
+                if (near := self._compared.get(key)) is not None:
+                    table[entry][name] = near
+        if self.votes.all_believed() != believed:
+            self._compared.clear()
         return table
 
     def fit(self, entry: str, name: str, predicted: Array) -> Fit | None:
@@ -258,7 +203,7 @@ class ByValue:
         r = free[best].residual
         if prints[best].size < SMALL and len(region(self.graph, best, self.observations).nodes) > NEAR:
             return None
-        if r > tolerance.fits / 2 or min(prints[best].size, BITS_ELEMENTS) * np.log2(1 / max(r, 2.0**-24)) < BITS:
+        if r > tolerance.fits / 2 or bits(prints[best].size, r) < BITS:
             return None
         near = [n for n, x in row.items() if x.residual <= max(BETTER * r, tolerance.tie)]
         # a tensor and its transposition hold the same values: the one whose order of axes the entry has

@@ -19,6 +19,8 @@ Array: TypeAlias = NDArray[Any]
 
 BETTER = 4.0  # one candidate must be this many times better than the next before it is believed
 CODES_MIN, CODES_LEVELS, CODES_TOP, CODES_FIT = 16, 8, 65535.0, 0.1  # what whole numbers must show to be taken for codes
+BITS = 24.0  # evidence from which a fit is no accident
+BITS_ELEMENTS, BITS_FLOOR = 64, 2.0**-24  # elements that count as independent, and the residual below which all are equal
 VOTES_MIN, VOTES_SHARE = 3, 0.05  # what a layout that an entry's shape hides needs
 
 
@@ -263,3 +265,8 @@ def carries_evidence(values: Array) -> bool:
         finite = values[np.isfinite(values)]
         return bool(finite.size > 1 and finite.min() != finite.max())
     return bool(values.min() != values.max())
+
+
+def bits(size: int, residual: float) -> float:
+    """Evidence of a fit, in bits: of its independent elements, each agrees to log2(1 / residual) bits."""
+    return float(min(size, BITS_ELEMENTS) * np.log2(1 / max(residual, BITS_FLOOR)))

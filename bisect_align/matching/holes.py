@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bisect_align.golden.protocol import Golden, Unavailable
-from bisect_align.matching.byvalue import BITS, BITS_ELEMENTS, ByValue, Pool, fingerprint, values_of
-from bisect_align.matching.fit import LOOSEST, Tolerance, fit
+from bisect_align.matching.byvalue import ByValue, Pool, values_of
+from bisect_align.matching.fit import BITS, BITS_ELEMENTS, LOOSEST, Tolerance, bits, fit
 from bisect_align.matching.lookaround import Settled
 from bisect_align.matching.observations import Observations
+from bisect_align.matching.prints import fingerprint
 from bisect_align.model.chain import above
 from bisect_align.model.graph import Graph
 from bisect_align.model.region import region
@@ -129,7 +130,7 @@ class Holes:
                 if other == entry or other in found or q.size != p.size or abs(q.norm - p.norm) > LOOSEST.fits / 2 * p.norm:
                     continue
                 got = matcher.fit(other, name, predicted)
-                if got is not None and got.residual <= tolerance.fits / 4 and _bits(p.size, got.residual) >= BITS:
+                if got is not None and got.residual <= tolerance.fits / 4 and bits(p.size, got.residual) >= BITS:
                     found[other] = name
                     break
         return found
@@ -156,7 +157,3 @@ class Holes:
         feeds = {b: given[b] if b in given else self.observations.value(b) for b in area.boundary}
         got = self.engine.replay(area.nodes, feeds, [name])[name]
         return None if isinstance(got, Unavailable) else got
-
-
-def _bits(size: int, residual: float) -> float:
-    return float(min(size, BITS_ELEMENTS) * np.log2(1 / max(residual, 2.0**-24)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
@@ -30,10 +31,10 @@ class Around:
         return self._predict(region(self.graph, name, Settled(self.observations, given)), [name], given).get(name)
 
     def chain(self, name: str, predicted: Array, taken: Collection[str]) -> dict[str, Array]:
-        """Predictions of the tensors above and below `name` in its fusable chain, of equal size, that have no entry (taken) of
-        their own. One replay each way: the deepest of a chain is computed through the others."""
+        """Predictions of the tensors above and below `name` in its fusable chain, of equal size, as far as none has an entry
+        (taken) of its own. One replay each way: the deepest of a chain is computed through the others."""
         found: dict[str, Array] = {}
-        lower = [place for place in below(self.graph, name) if place not in taken]
+        lower = list(takewhile(lambda place: place not in taken, below(self.graph, name)))
         if lower:
             given = {name: predicted}
             found |= self._predict(region(self.graph, lower[-1], Settled(self.observations, given)), lower, given)

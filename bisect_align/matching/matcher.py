@@ -21,6 +21,7 @@ from bisect_align.matching.claims import Claim, Claims, Rule
 from bisect_align.matching.fit import BETTER, Fit, carries_evidence, fit, read, residual, tells_nothing
 from bisect_align.matching.lookaround import Around, Pending
 from bisect_align.matching.observations import Observation, Observations, Status, observation
+from bisect_align.matching.prints import Print, fingerprint
 from bisect_align.matching.survey import HabitKey, Knowledge, Survey, survey
 from bisect_align.model.chain import above, below
 from bisect_align.model.dtypes import is_float
@@ -70,6 +71,7 @@ class Matcher:
         self.refused: set[str] = set()
         self.sizes: dict[str, int] = {}
         self.odd: set[str] = set()  # tensors whose prediction holds NaN or Inf
+        self.prints: dict[str, Print] = {}  # of the predictions of tensors that no entry was put at
         self.upwards: dict[str, str] = {}
         self.observations = Observations(self.entries, self.inputs, self.placed, self.memory)
         self.around = Around(self.graph, self.engine, self.observations)
@@ -77,6 +79,9 @@ class Matcher:
         self.waiting: dict[str, list[Claim]] = defaultdict(list)
         for entry, tensor in self.homes.items():
             self.waiting[tensor].append(self.claims[entry])
+        # tensors that an entry is named after: no other entry's alias is looked for there
+        self.taken = {t for entry, t in self.homes.items() if (c := self.claims[entry]).tensor == t and not c.weak}
+        self._chain: tuple[str, dict[str, Array]] = ("", {})
 
     def by_name(self) -> None:
         """Survey the dump, then settle every claim that a name makes."""
@@ -96,10 +101,12 @@ class Matcher:
         for _ in range(ROUNDS):
             consumed, before = len(self.known.consumed), self.known.habits
             self.settle()
-            self.homes.update(self.upwards)
             self.known.habits = self._habits()
-            unsettled = bool(self.dropped) or any(o.status is Status.UNSUPPORTED for o in self.placed.values())
-            taught = self.known.habits != before and unsettled
+            self.homes.update(self.upwards)
+            for tensor, seen in self.placed.items():
+                if seen.status is Status.ALIAS and self._habit_place(seen.claim) in (None, tensor):
+                    self.homes[seen.claim.entry] = tensor
+            taught = self.known.habits != before and (bool(self.dropped) or any(map(self._doubtful, self.placed.items())))
             if not self.upwards and not taught and len(self.known.consumed) == consumed:
                 return
 
@@ -124,6 +131,15 @@ class Matcher:
     # --- named pass -----------------------------------------------------------------------------------------------------
 
     def _settle(self, name: str, predicted: Value) -> Array | None:
+        """The hook of a pass: what is fed for this tensor, and prints of what is not."""
+        fed = self._settled(name, predicted)
+        if fed is None and name not in self.steering and not isinstance(predicted, Unavailable):
+            found = fingerprint(predicted)
+            if found is not None:
+                self.prints[name] = found
+        return fed
+
+    def _settled(self, name: str, predicted: Value) -> Array | None:
         if not isinstance(predicted, Unavailable):
             self.sizes[name] = predicted.size
             if is_float(predicted.dtype) and not np.isfinite(predicted).all():
@@ -169,7 +185,7 @@ class Matcher:
             return None
         if not carries_evidence(got.values):
             habit = self._habit_place(claim) if not moved else None
-            if habit is not None and habit not in self._taken(name):
+            if habit is not None and habit not in self.taken:
                 self._move(claim, name, habit)
                 return None
             return _placed(name, claim, Status.NAME_ONLY, got)
@@ -202,7 +218,9 @@ class Matcher:
         """The tensor of the chain whose value the entry holds, where the evidence is clear; or, for what fits nothing, the place
         where this dump's entries of the kind usually belong. True: another tensor fits better, but not clearly enough to say so."""
         tolerance = self.known.tolerance
-        chain = self.around.chain(name, predicted, self._taken(name))
+        if self._chain[0] != name:  # several entries of one name look along the same chain
+            self._chain = name, self.around.chain(name, predicted, self.taken)
+        chain = self._chain[1]
         # an entry with a NaN fits nothing; where it belongs is told by its other elements
         table = {c: f.near for c, p in chain.items() if (f := fit(raw, p, self.known.votes, tolerance)) is not None}
         habit = self._habit_place(claim)
@@ -213,10 +231,6 @@ class Matcher:
             if table[best] <= tolerance.fits / 2 and table[best] * HABIT_BETTER < here.near:
                 return best, table[best] * BETTER >= here.near
         return None, False
-
-    def _taken(self, name: str) -> set[str]:
-        """Tensors but for `name` that an entry is named after."""
-        return {t for t, waiting in self.waiting.items() if any(c.tensor == t and not c.weak for c in waiting)} - {name}
 
     def _move(self, claim: Claim, name: str, place: str) -> None:
         """Put the entry at another tensor: below in this pass, above in the next."""
@@ -285,6 +299,13 @@ class Matcher:
             if offset and count >= HABIT_MIN and count >= HABIT_SHARE * counter.total():
                 found[key] = offset
         return found
+
+    def _doubtful(self, placed: tuple[str, Observation]) -> bool:
+        """Does a habit that this pass has taught speak for another place, or might one say where what fits nothing belongs?"""
+        tensor, seen = placed
+        if seen.status is Status.UNSUPPORTED:
+            return True
+        return seen.residual > self.known.tolerance.tie and self._habit_place(seen.claim) not in (None, tensor)
 
     def _habit_place(self, claim: Claim) -> str | None:
         offset = self.known.habits.get((claim.kind, self._signature(claim.tensor)))

@@ -82,12 +82,14 @@ def match_by_value(matcher: Matcher) -> str:
     if not pool.entries:
         return ""
     matcher.repeats.update(pool.twins)
+    if not matcher.claims:
+        matcher.settle()
+    by_value = ByValue(matcher.graph, matcher.engine, matcher.inputs, pool, matcher.known.votes)
     holes: Holes | None = None
     learnt = matcher.known.tolerance if any(o.supported for o in matcher.placed.values()) else None
     for _ in range(ROUNDS):
-        by_value = ByValue(matcher.graph, matcher.engine, matcher.inputs, matcher.observations, pool, matcher.known.votes)
         believed = matcher.known.votes.all_believed()
-        found, learnt = by_value.round(matcher.steering, learnt)
+        found, learnt = by_value.round(matcher.observations, matcher.prints, learnt)
         matcher.known.tolerance = learnt
         if found:
             for entry, (tensor, _) in found.items():

@@ -99,9 +99,9 @@ class Survey:
 
     @property
     def to_try(self) -> list[tuple[tuple[int, int], str]]:
-        """Hidden layouts that could explain what fits nothing, likeliest first."""
+        """Hidden layouts that could explain enough of what fits nothing, likeliest first."""
         votes = self.known.votes
-        found = votes.doubtful()[:TRIED]
+        found = [one for one in votes.doubtful() if self.unfit[one[0]] >= VOTES_MIN][:TRIED]
         usual = [(key, USUAL) for key, n in self.unfit.most_common(1) if n >= VOTES_MIN and min(key) > 2]
         return found + [one for one in usual if one not in found and not votes.believed(*one)]
 

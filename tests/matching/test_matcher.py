@@ -258,6 +258,23 @@ def test_a_fault_among_aliases_stays_where_the_habit_of_the_dump_puts_it() -> No
     assert same(done.value("r2"), values["r2"])
 
 
+@pytest.mark.parametrize("kept", [0.3, 0.5])
+def test_the_habit_also_moves_a_faulty_entry_that_still_fits_its_name_loosely(kept: float) -> None:
+    """int8: every file holds the scaled value; one that lost a part of a channel fits both its name and its place, badly."""
+    nodes, weights, x = [], {}, "x"
+    for k in range(5):
+        weights[f"w{k}"] = normal(70 + k, 6, 6, 3, 3, scale=0.3)
+        nodes += [node("Conv", f"{x} w{k}", f"c{k}", pads=[1, 1, 1, 1]), node("Mul", f"c{k} f", f"b{k}")]
+        nodes += [node("HardSwish", f"b{k}", f"h{k}")]
+        x = f"h{k}"
+    weights["f"] = np.float32(1.2)
+    model, inputs = model_of(nodes, {"x": (1, 6, 9, 8)}, weights=weights), {"x": normal(79, 1, 6, 9, 8)}
+    values = run_target(model, inputs, "int8", {"b2": channel(1, kept)})
+    shown = {f"c{k}": values[f"b{k}"] for k in range(5)} | {f"h{k}": values[f"h{k}"] for k in range(5)}
+    done = match(model, inputs, entries_of(shown))
+    assert {t: e for t, e in done.homes().items() if t[0] != "h"} == {f"b{k}": f"c{k}" for k in range(5)}
+
+
 def test_an_operator_that_did_nothing_is_not_laundered() -> None:
     """Its file holds its input's value: wherever that is put, the tensor is not taken for healthy."""
     values = run_target(NET, ROWS, "fp16")

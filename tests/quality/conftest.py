@@ -1,6 +1,0 @@
-"""The fake chip lives in scripts/, where users find it."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
