@@ -31,6 +31,11 @@ test-all *args:
 corpus *args:
     pytest tests/corpus -n auto {{args}}
 
+# the whole fault matrix, what is held out of tuning apart: hours; `--models DIR` adds models of your own
+quality *args:
+    pytest tests/quality -n auto
+    python scripts/fault_matrix.py --all --runs 3000 --baselines {{args}}
+
 # the JSON Schema of result.json, after a change of the Result
 schema:
     python scripts/make_schema.py

@@ -1,4 +1,4 @@
-"""Arithmetic of the fake chip: how a number is stored, how a sum is accumulated, how a curve is looked up.
+"""Arithmetic of the fake chip: how a sum is accumulated, how a convolution is done, how a curve is looked up.
 
 Everything here is numpy and shares nothing with the tool that judges it. Arrays are float32 unless said otherwise.
 """
@@ -6,48 +6,18 @@ Everything here is numpy and shares nothing with the tool that judges it. Arrays
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
+from chip_numbers import to_fp16
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[Any]
 Dot: TypeAlias = Callable[[Array, Array], Array]
 Curve: TypeAlias = Callable[[Array], Array]
-
-SMALLEST_NORMAL_FP16 = 2.0**-14
-
-
-# ---- storage ----
-def to_fp16(x: Array) -> Array:
-    """Round to the nearest float16, ties to even; beyond its range: infinite."""
-    with np.errstate(over="ignore"):
-        return x.astype(np.float16).astype(np.float32)
-
-
-def to_fp16_flushed(x: Array) -> Array:
-    """As to_fp16, with subnormal results replaced by zero."""
-    y = to_fp16(x)
-    return np.where(np.abs(y) < SMALLEST_NORMAL_FP16, np.float32(0), y)
-
-
-def to_fp16_stochastic(x: Array, rng: np.random.Generator) -> Array:
-    """One of the two float16 neighbours, the nearer one with the greater probability: no bias in the mean."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        near = x.astype(np.float16)
-        error = x - near.astype(np.float32)
-        other = np.nextafter(near, np.where(error > 0, np.float16(np.inf), np.float16(-np.inf)))
-        gap = np.abs(other.astype(np.float32) - near.astype(np.float32))
-        away = rng.random(x.shape) * gap < np.abs(error)
-    return np.where(away & np.isfinite(other), other, near).astype(np.float32)
-
-
-def ulps(x: Array, rng: np.random.Generator, most: int = 2) -> Array:
-    """Off by a random whole number of float32 units in the last place, -most .. most."""
-    steps = rng.integers(-most, most + 1, x.shape)
-    return np.asarray(x * (1 + steps * 2.0**-23), np.float32)
 
 
 # ---- accumulation: a[..., M, K] times b[..., K, N] ----
@@ -128,19 +98,19 @@ def conv_winograd(x: Array, w: Array, bias: Array | None, pads: tuple[int, int, 
     return np.asarray(y if bias is None else y + bias[:, None, None], np.float32)
 
 
-# ---- curves looked up in a table of 257 float16 entries, linear in between ----
-def _table(curve: Curve, low: float, high: float) -> Curve:
-    knots = np.linspace(low, high, 257)
-    entries = to_fp16(curve(knots))
+# ---- curves looked up in a table, linear in between ----
+def _table(curve: Curve, low: float, high: float, entries: int, stored: Curve) -> Curve:
+    knots = np.linspace(low, high, entries)
+    held = stored(curve(knots).astype(np.float32))
 
     def look_up(x: Array) -> Array:
-        return np.where(np.isnan(x), x, np.interp(x, knots, entries)).astype(np.float32)
+        return np.where(np.isnan(x), x, np.interp(x, knots, held)).astype(np.float32)
 
     return look_up
 
 
 def _erf(x: Array) -> Array:
-    # Abramowitz and Stegun 7.1.26, error below 1.5e-7: far below a float16 entry.
+    # Abramowitz and Stegun 7.1.26, error below 1.5e-7: far below an entry of any table.
     t = 1 / (1 + 0.3275911 * np.abs(x))
     polynomial = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
     return np.asarray(np.sign(x) * (1 - polynomial * np.exp(-x * x)))
@@ -150,25 +120,40 @@ def _sigmoid(x: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-x)))
 
 
-_POWER_OF_TWO = _table(np.exp2, 0.0, 1.0)
+def _eight_bits(x: Array) -> Array:
+    return np.asarray(np.rint(x * 128) / 128, np.float32)
 
 
-def exp_table(x: Array) -> Array:
-    """Whole powers of two are exact, the fraction is looked up."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        scaled = np.clip(x.astype(np.float64) / np.log(2.0), -1000, 1000)
-        whole = np.floor(scaled)
-        return np.where(np.isnan(x), x, _POWER_OF_TWO(scaled - whole) * np.exp2(whole)).astype(np.float32)
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Curves by operator, and the table of 2**x on 0 .. 1 that exponentials are made of."""
+
+    curves: Mapping[str, Curve]
+    power_of_two: Curve
+
+    def look_up(self, op: str, x: Array, attributes: Mapping[str, Any]) -> Array | None:
+        """The operator on x; None where it has no table."""
+        if op == "Softmax":
+            axis = attributes.get("axis", -1)
+            powers = self.exp(x - x.max(axis=axis, keepdims=True))
+            return np.asarray(powers / powers.sum(axis=axis, keepdims=True), np.float32)
+        if op == "Exp":
+            return self.exp(x)
+        return self.curves[op](x) if op in self.curves else None
+
+    def exp(self, x: Array) -> Array:
+        """Whole powers of two are exact, the fraction is looked up."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = np.clip(x.astype(np.float64) / np.log(2.0), -1000, 1000)
+            whole = np.floor(scaled)
+            return np.where(np.isnan(x), x, self.power_of_two(scaled - whole) * np.exp2(whole)).astype(np.float32)
 
 
-def softmax_table(x: Array, axis: int) -> Array:
-    powers = exp_table(x - x.max(axis=axis, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=axis, keepdims=True), np.float32)
+def _tables(entries: int, stored: Curve) -> Tables:
+    spans: dict[str, tuple[Curve, float]] = {"Sigmoid": (_sigmoid, 8.0), "Tanh": (np.tanh, 5.0), "Erf": (_erf, 4.0)}
+    curves = {op: _table(curve, -end, end, entries, stored) for op, (curve, end) in spans.items()}
+    return Tables(curves, _table(np.exp2, 0.0, 1.0, entries, stored))
 
 
-CURVES: dict[str, Curve] = {
-    "Sigmoid": _table(_sigmoid, -8.0, 8.0),
-    "Tanh": _table(np.tanh, -5.0, 5.0),
-    "Erf": _table(_erf, -4.0, 4.0),
-    "Exp": exp_table,
-}
+TABLES_FP16 = _tables(257, to_fp16)
+TABLES_INT8 = _tables(256, _eight_bits)

@@ -3,18 +3,13 @@
     python scripts/fake_chip.py MODEL INPUTS -o DIR --precision fp16 --fault scale-1.1@TENSOR --density 0.5 --seed 0
 
 INPUTS is an .npz with the graph inputs by name. DIR receives one .npy a tensor, named after the tensor (characters that no
-file name can hold are replaced by `_`), for `bisect-align MODEL --inputs INPUTS --target-dump DIR`.
-
-Healthy laws (--law). fp32: `split` (sums over K in four parts), `fma` (one accumulator of fused multiply-adds), `float64`
-(wide, rounded once). fp16, all with float16 weights and tensors: `round` (float32 sums), `chunks` (float16 sums of chunks of
-32), `table` (curves from 257 entries), `stochastic` (outputs rounded up or down by chance), `flush` (no subnormals),
-`winograd` (3x3 convolutions by F(2x2, 3x3)). Noise depends on the seed and the tensor's name alone.
+file name can hold are replaced by `_`), for `bisect-align MODEL --inputs INPUTS --target-dump DIR`. What laws there are, and what
+they do: chip_laws.py. Noise depends on the seed and the tensor's name alone.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
@@ -22,32 +17,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import chip_dumps
 import chip_kernels as kernels
 import numpy as np
 import onnx
-import onnxruntime
-from chip_faults import KINDS, Site, plant
+from chip_faults import KINDS, NORMS, Site, plant
+from chip_laws import INEXACT, LAWS
+from chip_net import Net
+from chip_numbers import Grid, grid_of_range, weight_grid
 from numpy.typing import NDArray
-from onnx import numpy_helper
 
 Array: TypeAlias = NDArray[Any]
+Ranges: TypeAlias = Mapping[str, tuple[float, float]]
 
-LAWS: dict[str, tuple[str, ...]] = {
-    "fp32": ("split", "fma", "float64"),
-    "fp16": ("round", "chunks", "table", "stochastic", "flush", "winograd"),
-}
-_DOTS: dict[str, kernels.Dot] = {
-    "split": kernels.dot_split,
-    "fma": kernels.dot_fma,
-    "float64": kernels.dot_float64,
-    "chunks": kernels.dot_chunks16,
-}
-# Operators whose float32 result depends on the library: a polynomial, a reciprocal, an order of summation.
-_CURVES = ("Sigmoid", "Tanh", "Erf", "Exp", "Log", "Softmax", "Gelu", "Sqrt", "Div", "Pow", "Reciprocal")
-_SUMS = ("ReduceMean", "ReduceSum", "AveragePool", "GlobalAveragePool", "ConvTranspose", "LSTM", "GRU")
-_NORMS = ("LayerNormalization", "BatchNormalization", "InstanceNormalization")
-_INEXACT = frozenset(_CURVES + _SUMS + _NORMS)
+MATRIX = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+_RECURRENT = ("LSTM", "GRU", "RNN")
+# They hand levels on as they are: what comes out lies on the grid of what went in.
+_SHAPES = ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Tile", "DepthToSpace", "SpaceToDepth")
+_PARTS = ("Slice", "Split", "Gather", "Identity", "Dropout", "MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin")
+MOVES = frozenset(_SHAPES + _PARTS)
 _BIAS_INPUT = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "BatchNormalization": 2, "LayerNormalization": 2}
+# Elements of the larger operand of a product, and multiplications: above it the chip's own arithmetic is too slow in numpy, and
+# the library's stands in.
+_MOST_ELEMENTS, _MOST_PRODUCTS = 2_000_000, 60_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,84 +50,22 @@ class Fault:
     tensor: str
 
 
-class Net:
-    """A model as a list of nodes, each run by an ONNX Runtime session of its own (no optimisation, one thread, cached)."""
-
-    def __init__(self, model: onnx.ModelProto) -> None:
-        graph = model.graph
-        self.model = model
-        self.constants: dict[str, Array] = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
-        self.nodes: list[onnx.NodeProto] = []
-        for node in graph.node:
-            if node.op_type == "Constant" and node.attribute[0].name == "value":
-                self.constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
-            else:
-                self.nodes.append(node)
-        self.inputs = tuple(i.name for i in graph.input if i.name not in self.constants)
-        self.outputs = tuple(o.name for o in graph.output)
-        self.tensors = tuple(name for node in self.nodes for name in node.output if name)
-        self.producer = {name: node for node in self.nodes for name in node.output if name}
-        self.reads = {id(node): tuple(dict.fromkeys(_reads(node))) for node in self.nodes}
-        self._sessions: dict[Any, onnxruntime.InferenceSession] = {}
-
-    def run(self, node: onnx.NodeProto, values: Mapping[str, Array], weights: Mapping[str, Array], key: str) -> list[Array]:
-        """Outputs of one node on the values given; key names the set of weights, for the session cache."""
-        feeds = {name: values[name] for name in self.reads[id(node)] if name not in self.constants}
-        signature = (key, node.output[0] or id(node), tuple(str(v.dtype) for v in feeds.values()))
-        session = self._sessions.get(signature)
-        if session is None:
-            session = self._sessions[signature] = self._session(node, feeds, weights)
-        return list(session.run(None, feeds))
-
-    def exact(self, tensor: str, values: Mapping[str, Array]) -> Array:
-        """The float32 value of a node output on the values given, with the model's own weights."""
-        node = self.producer[tensor]
-        made = self.run(node, values, self.constants, "exact")
-        return made[[name for name in node.output if name].index(tensor)]
-
-    def _session(
-        self, node: onnx.NodeProto, feeds: Mapping[str, Array], weights: Mapping[str, Array]
-    ) -> onnxruntime.InferenceSession:
-        inputs = [
-            onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(value.dtype), [None] * value.ndim)
-            for name, value in feeds.items()
-        ]
-        outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
-        used = [numpy_helper.from_array(weights[name], name) for name in self.reads[id(node)] if name in self.constants]
-        graph = onnx.helper.make_graph([node], "node", inputs, outputs, used)
-        model = onnx.helper.make_model(graph, opset_imports=self.model.opset_import, ir_version=self.model.ir_version)
-        model.functions.extend(self.model.functions)
-        options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 4
-        return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-
-
-def _reads(node: onnx.NodeProto) -> list[str]:
-    """Names that a node reads, those captured by its bodies too."""
-    names = [name for name in node.input if name]
-    for attribute in node.attribute:
-        for body in [attribute.g] if attribute.HasField("g") else attribute.graphs:
-            own = {i.name for i in body.input} | {t.name for t in body.initializer}
-            for inner in body.node:
-                names += [name for name in _reads(inner) if name not in own]
-                own |= set(inner.output)
-            names += [o.name for o in body.output if o.name not in own]
-    return names
-
-
 class Chip:
-    """Hardware of one precision, one noise law and one seed; deterministic."""
+    """Hardware of one precision, one noise law and one seed; deterministic. ranges: lowest and highest value of each tensor that
+    calibration saw (int8 only). Raises ValueError for a law that there is not, or int8 without ranges."""
 
-    def __init__(self, net: Net, precision: str, law: str | None = None, seed: int = 0) -> None:
-        self.net = net
-        self.precision = precision
-        self.law = law or LAWS[precision][0]
-        self.seed = seed
-        if self.law not in LAWS[precision]:
-            raise ValueError(f"{precision} knows the laws {', '.join(LAWS[precision])}, not {self.law!r}")
-        self.weights = {name: self._stored(value) for name, value in net.constants.items()}
+    def __init__(self, net: Net, precision: str, law: str = "", seed: int = 0, ranges: Ranges | None = None) -> None:
+        self.net, self.precision, self.seed = net, precision, seed
+        self.law_name = law or next(iter(LAWS[precision]))
+        if self.law_name not in LAWS[precision]:
+            raise ValueError(f"{precision} knows the laws {', '.join(LAWS[precision])}, not {law!r}")
+        self.law = LAWS[precision][self.law_name]
+        if self.law.int8 is not None and ranges is None:
+            raise ValueError("int8 needs the ranges that calibration saw")
+        self._parameters = frozenset(name for node in net.nodes if node.op_type in NORMS for name in node.input[1:])
+        self._matrix_axis = {name: axis for node in net.nodes for name, axis in _weights_of(node, net.opset)}
+        self.grids = self._grids(ranges or {}) if self.law.int8 is not None else {}
+        self.weights = {name: self._constant(name) for name in net.data}
 
     def run(
         self, inputs: Mapping[str, Array], fault: Fault | None = None, healthy: Mapping[str, Array] | None = None
@@ -145,7 +75,7 @@ class Chip:
         healthy: the answer of a run without fault on the same inputs; what the fault does not reach is taken from it.
         Raises ValueError where the fault makes no sense.
         """
-        values = {name: self._stored(np.asarray(value)) for name, value in inputs.items()}
+        values = {name: self._stored(name, np.asarray(value)) for name, value in inputs.items()}
         reached: set[str] = set()
         for node in self.net.nodes:
             made = [name for name in node.output if name]
@@ -160,76 +90,151 @@ class Chip:
             reached.update(made)
         return {name: values[name] for name in self.net.tensors}
 
+    # ---- a node ----
+    def _node(self, node: onnx.NodeProto, values: Mapping[str, Array]) -> list[Array]:
+        rng = np.random.default_rng([self.seed, zlib.crc32(node.output[0].encode())])
+        read = self._read(node, values)
+        with np.errstate(all="ignore"):  # a planted NaN goes through it
+            special = self._own_kernel(node, read)
+            results = [special] if special is not None else self.net.run(node, read)
+            names = [name for name in node.output if name]
+            return [self._written(name, np.asarray(y), node.op_type, rng) for name, y in zip(names, results, strict=True)]
+
+    def _read(self, node: onnx.NodeProto, values: Mapping[str, Array]) -> dict[str, Array]:
+        """What the node computes with: values and constants as stored, operands as the matrix unit takes them."""
+        known = {**self.weights, **values}
+        read = {name: known[name] for name in self.net.reads[id(node)] if name in known}
+        if node.op_type in MATRIX:
+            for name in node.input[:2]:
+                if name in read and read[name].dtype == np.float32:
+                    read[name] = self._operand(name, read[name])
+        return read
+
+    def _operand(self, name: str, x: Array) -> Array:
+        if self.law.operand is not None:
+            return self.law.operand(x)
+        if self.law.int8 is not None and not self.law.int8.everything and name in self.grids:
+            return self.grids[name](x)
+        return x
+
+    def _written(self, name: str, y: Array, op: str, rng: np.random.Generator) -> Array:
+        if y.dtype != np.float32:
+            return y
+        if self.law.write is not None and (op in INEXACT or not self.law.inexact_only):
+            return self.law.write(y, rng)
+        return self._stored(name, y)
+
+    def _stored(self, name: str, x: Array) -> Array:
+        if x.dtype != np.float32:
+            return x
+        if self.law.int8 is None:
+            return self.law.store(x)
+        if not self.law.int8.everything or name not in self.grids:
+            return x
+        with np.errstate(invalid="ignore"):
+            return np.where(np.isfinite(x), self.grids[name](x), x)
+
+    # ---- constants and grids ----
+    def _constant(self, name: str) -> Array:
+        value = self.net.constants[name]
+        if self.law.int8 is None:
+            store = self.law.folded if self.law.folded is not None and name in self._parameters else self.law.store
+            return store(value)
+        how = self.law.int8
+        if name in self._matrix_axis:
+            axis = self._matrix_axis[name] if how.per_channel else None
+            return weight_grid(value, axis, power_of_two=how.power_of_two)(value)
+        if not how.everything or max(value.shape, default=1) == value.size:
+            return value  # biases and parameters of a channel are wide
+        grid = grid_of_range(float(value.min()), float(value.max()), power_of_two=how.power_of_two)
+        return value if grid is None else grid(value)
+
+    def _grids(self, ranges: Ranges) -> dict[str, Grid]:
+        how = self.law.int8
+        assert how is not None
+        found: dict[str, Grid] = {}
+        for name, (low, high) in ranges.items():
+            node = self.net.producer.get(name)
+            if node is not None and node.op_type in MOVES and node.input[0] in found:
+                found[name] = found[node.input[0]]
+            elif (grid := grid_of_range(low, high, power_of_two=how.power_of_two)) is not None:
+                found[name] = grid
+        return found
+
+    # ---- faults ----
     def _wrong(self, fault: Fault, node: onnx.NodeProto, values: Mapping[str, Array]) -> Array:
+        read = self._read(node, values)
         data = values.get(node.input[0]) if node.input else None
         slot = _BIAS_INPUT.get(node.op_type, len(node.input))
         bias = self.weights.get(node.input[slot]) if slot < len(node.input) else None
         older = list(values.values())[: list(values).index(fault.tensor)]
         stale = [v for v in older if v.dtype == np.float32 and v is not data]
-        site = Site(values[fault.tensor], node.op_type, data, bias, stale[-1] if stale else None)
-        wrong = plant(fault.kind, site)
+        output = [name for name in node.output if name].index(fault.tensor)
+
+        def again(changed: onnx.NodeProto, changes: Mapping[str, Array]) -> Array:
+            return np.asarray(self.net.run(changed, {**read, **changes}, cached=False)[output])
+
+        site = Site(values[fault.tensor], node, self.net.opset, read, data, bias, stale[-1] if stale else None, again)
+        with np.errstate(all="ignore"):
+            wrong = plant(fault.kind, site)
         if wrong is None:
             raise ValueError(f"{fault.kind} makes no sense at {fault.tensor} ({node.op_type}, {site.value.shape})")
-        return self._stored(wrong)
+        return self._stored(fault.tensor, wrong)
 
-    def _node(self, node: onnx.NodeProto, values: Mapping[str, Array]) -> list[Array]:
-        rng = np.random.default_rng([self.seed, zlib.crc32(node.output[0].encode())])
-        with np.errstate(all="ignore"):  # a planted NaN goes through it
-            special = self._own_kernel(node, values)
-        results = [special] if special is not None else self.net.run(node, values, self.weights, self.precision + self.law)
-        return [self._written(np.asarray(y), node.op_type, rng) for y in results]
-
-    def _written(self, y: Array, op: str, rng: np.random.Generator) -> Array:
-        if y.dtype != np.float32:
-            return y
-        if self.law == "stochastic":
-            return kernels.to_fp16_stochastic(y, rng)
-        if self.precision == "fp32" and self.law != "float64" and op in _INEXACT:
-            return kernels.ulps(y, rng)
-        return self._stored(y)
-
-    def _stored(self, x: Array) -> Array:
-        if x.dtype != np.float32 or self.precision == "fp32":
-            return x
-        return kernels.to_fp16_flushed(x) if self.law == "flush" else kernels.to_fp16(x)
-
-    def _own_kernel(self, node: onnx.NodeProto, values: Mapping[str, Array]) -> Array | None:
+    # ---- the chip's own arithmetic ----
+    def _own_kernel(self, node: onnx.NodeProto, read: Mapping[str, Array]) -> Array | None:
         """The node by the chip's own arithmetic; None where its law has nothing special for this operator."""
-        if node.domain not in ("", "ai.onnx"):
+        if node.domain not in ("", "ai.onnx") or not node.input:
             return None
-        x = [None if not name else self.weights[name] if name in self.weights else values[name] for name in node.input]
+        x = [read.get(name) if name else None for name in node.input]
         attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
-        if any(v is not None and v.dtype != np.float32 for v in x) or not x or x[0] is None:
+        if x[0] is None or any(v is not None and v.dtype != np.float32 for v in x):
             return None
-        if self.law == "table":
-            return _by_table(node.op_type, x[0], attributes)
+        if self.law.tables is not None:
+            before_13 = self.net.opset < 13 and attributes.get("axis", 1) not in (-1, x[0].ndim - 1)
+            return None if node.op_type == "Softmax" and before_13 else self.law.tables.look_up(node.op_type, x[0], attributes)
         if node.op_type == "Conv" and x[1] is not None and x[0].ndim == 4 and attributes.get("auto_pad", b"NOTSET") == b"NOTSET":
             bias = x[2] if len(x) > 2 else None
-            if self.law in _DOTS:
-                return kernels.conv(x[0], x[1], bias, attributes, _DOTS[self.law])
-            if self.law == "winograd" and _suits_winograd(x[1], attributes):
+            if not self._affordable(x[0].size * int(np.prod(x[1].shape[2:])), len(x[1])):
+                return None
+            if self.law.dot is not None:
+                return kernels.conv(x[0], x[1], bias, attributes, self.law.dot)
+            if self.law.winograd and _suits_winograd(x[1], attributes):
                 return kernels.conv_winograd(x[0], x[1], bias, tuple(attributes.get("pads", (0, 0, 0, 0))))
             return None
-        if self.law in _DOTS and x[-1] is not None:
-            return _product(node.op_type, [v for v in x if v is not None], attributes, _DOTS[self.law])
+        if self.law.dot is not None and node.op_type in ("MatMul", "Gemm") and all(v is not None for v in x[:2]):
+            return _product(node.op_type, [v for v in x if v is not None], attributes, self.law.dot, self._affordable)
         return None
 
+    @staticmethod
+    def _affordable(elements: int, columns: int) -> bool:
+        return elements <= _MOST_ELEMENTS and elements * columns <= _MOST_PRODUCTS
 
-def _product(op: str, x: Sequence[Array], attributes: Mapping[str, Any], dot: kernels.Dot) -> Array | None:
-    if op == "MatMul" and min(x[0].ndim, x[1].ndim) >= 2:
-        return dot(x[0], x[1])
-    if op != "Gemm":
+
+def _weights_of(node: onnx.NodeProto, opset: int) -> list[tuple[str, int | None]]:
+    """Weights of a matrix product with their output channel axis (None: no such axis)."""
+    if node.op_type in _RECURRENT:
+        return [(name, None) for name in node.input[1:3]]
+    if node.op_type not in MATRIX:
+        return []
+    transposed = any(a.name == "transB" and a.i for a in node.attribute)
+    grouped = any(a.name == "group" and a.i > 1 for a in node.attribute)
+    axis = {"Conv": 0, "ConvTranspose": None if grouped else 1, "Gemm": 0 if transposed else 1, "MatMul": -1}[node.op_type]
+    return [(name, axis) for name in node.input[:2]]
+
+
+def _product(op: str, x: Sequence[Array], attributes: Mapping[str, Any], dot: kernels.Dot, affordable: Any) -> Array | None:
+    if min(x[0].ndim, x[1].ndim) < 2:
         return None
     a = x[0].T if attributes.get("transA") else x[0]
     b = x[1].T if attributes.get("transB") else x[1]
-    y = dot(a, b) * np.float32(attributes.get("alpha", 1.0))
+    if not affordable(a.size, b.shape[-1]):
+        return None
+    y = dot(a, b)
+    if op == "MatMul":
+        return y
+    y = y * np.float32(attributes.get("alpha", 1.0))
     return y + x[2] * np.float32(attributes.get("beta", 1.0)) if len(x) > 2 else y
-
-
-def _by_table(op: str, x: Array, attributes: Mapping[str, Any]) -> Array | None:
-    if op == "Softmax":
-        return kernels.softmax_table(x, attributes.get("axis", -1))
-    return kernels.CURVES[op](x) if op in kernels.CURVES else None
 
 
 def _suits_winograd(w: Array, attributes: Mapping[str, Any]) -> bool:
@@ -237,22 +242,15 @@ def _suits_winograd(w: Array, attributes: Mapping[str, Any]) -> bool:
     return w.shape[2:] == (3, 3) and plain and attributes.get("group", 1) == 1
 
 
-def kept(net: Net, density: float) -> tuple[str, ...]:
-    """The tensors that a dump of this density (0 .. 1) holds: evenly spread in file order, graph outputs always."""
-    chosen = (int((i + 1) * density + 1e-9) > int(i * density + 1e-9) for i in range(len(net.tensors)))
-    return tuple(name for name, chose in zip(net.tensors, chosen, strict=True) if chose or name in net.outputs)
-
-
-def write(values: Mapping[str, Array], folder: Path) -> None:
-    """One .npy a tensor; a name that is already taken after cleaning gets a number."""
-    folder.mkdir(parents=True, exist_ok=True)
-    taken: set[str] = set()
-    for name, value in values.items():
-        stem = clean = re.sub(r"[^\w.-]", "_", name)
-        while stem.lower() in taken:
-            stem = f"{clean}_{len(taken)}"
-        taken.add(stem.lower())
-        np.save(folder / f"{stem}.npy", value)
+def ranges_of(net: Net, samples: Sequence[Mapping[str, Array]]) -> dict[str, tuple[float, float]]:
+    """Lowest and highest finite float32 value of each input and node output over the samples, in the order of the graph."""
+    found: dict[str, tuple[float, float]] = {}
+    for inputs in samples:
+        for name, value in {**inputs, **net.golden(inputs)}.items():
+            if value.dtype == np.float32 and (finite := value[np.isfinite(value)]).size:
+                low, high = found.get(name, (np.inf, -np.inf))
+                found[name] = (min(low, float(finite.min())), max(high, float(finite.max())))
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -261,25 +259,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("model", type=Path)
     parser.add_argument("inputs", type=Path, help=".npz with the graph inputs by name")
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder for the dump")
-    parser.add_argument("--precision", choices=sorted(LAWS), default="fp16")
-    parser.add_argument("--law", help=f"fp32: {', '.join(LAWS['fp32'])}; fp16: {', '.join(LAWS['fp16'])}")
+    parser.add_argument("--precision", choices=list(LAWS), default="fp16")
+    parser.add_argument("--law", default="", help="; ".join(f"{p}: {', '.join(laws)}" for p, laws in LAWS.items()))
+    parser.add_argument("--calibration", type=Path, nargs="+", help="int8: .npz files to take ranges from (default: INPUTS)")
     parser.add_argument("--fault", metavar="KIND@TENSOR", help=", ".join(KINDS))
     parser.add_argument("--density", type=float, default=1.0, help="share of the tensors that the dump holds")
+    parser.add_argument("--form", choices=list(chip_dumps.FORMS), default="npy", help="how the dump is written")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
     try:
         net = Net(onnx.load(given.model))
-        with np.load(given.inputs, allow_pickle=False) as archive:
-            inputs = {name: archive[name] for name in net.inputs}
+        inputs = _inputs(given.inputs, net)
         fault = _fault(given.fault, net) if given.fault else None
-        values = Chip(net, given.precision, given.law, given.seed).run(inputs, fault)
+        int8 = given.precision == "int8"
+        ranges = ranges_of(net, [_inputs(path, net) for path in given.calibration or [given.inputs]]) if int8 else None
+        chip = Chip(net, given.precision, given.law, given.seed, ranges)
+        values = chip.run(inputs, fault)
     except (OSError, KeyError, ValueError) as trouble:
         print(f"fake_chip: {trouble}", file=sys.stderr)
         return 2
-    held = kept(net, given.density)
-    write({name: values[name] for name in held}, given.out)
+    held = chip_dumps.kept(net, given.density)
+    chip_dumps.write({name: values[name] for name in held}, given.out, given.form, given.precision, chip.grids)
     print(f"{len(held)} of {len(net.tensors)} tensors in {given.out}" + (f", {given.fault} planted" if fault else ", no fault"))
     return 0
+
+
+def _inputs(path: Path, net: Net) -> dict[str, Array]:
+    with np.load(path, allow_pickle=False) as archive:
+        return {name: archive[name] for name in net.inputs}
 
 
 def _fault(text: str, net: Net) -> Fault:

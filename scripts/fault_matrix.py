@@ -1,12 +1,11 @@
-"""Judge the whole fault matrix (tests/quality/matrix.py says what it is) and print the score by kind, graph and law.
+"""Judge runs of fake chips, healthy and faulty, drawn by chance (quality_blocks.py says how), and print what was found.
 
-    python scripts/fault_matrix.py                    everything, one process a core
-    python scripts/fault_matrix.py --every 7          what the test suite judges
-    python scripts/fault_matrix.py --graph attention --precision fp16 --save records.jsonl
-    python scripts/fault_matrix.py --read records.jsonl
-    python scripts/fault_matrix.py --last             the records that the last test run left
+    python scripts/fault_matrix.py --runs 500                        small nets and the models of models/nets
+    python scripts/fault_matrix.py --runs 5000 --models DIR -o records.jsonl --jobs 4      any *.onnx with inputs.npz beside it
+    python scripts/fault_matrix.py --held-out --runs 500             the third of models and seeds that nothing is tuned on
+    python scripts/fault_matrix.py --read records.jsonl              judge nothing, print the tables
 
-Exits with 1 where a fault was laid at another node's door, a healthy run was accused, or less than 98 % were found.
+Records are added to the file given; a run that was stopped goes on where it was. Exits with 1 where somebody healthy was named.
 """
 
 from __future__ import annotations
@@ -15,66 +14,132 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from itertools import islice, product
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
 from pathlib import Path
 
+import baselines
+import quality
+import quality_blocks
+import quality_table
+import subjects
+from chip_laws import LAWS
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "quality"))
-
-import fake_chip  # noqa: E402
-import graphs  # noqa: E402
-import matrix  # noqa: E402
-
 LAST = ROOT / ".pytest_cache" / "d" / "fault_matrix"
 
 
-def judge_part(graph: str, precision: str, every: int, seeds: int) -> matrix.Score:
-    """All records of one graph in one precision."""
+@dataclass(frozen=True)
+class Plan:
+    """What blocks are drawn from. held_out: nothing was tuned on it, was, or either (None)."""
+
+    seed: int
+    models: tuple[Path, ...]
+    only: tuple[str, ...]
+    precisions: tuple[str, ...]
+    held_out: bool | None
+    methods: tuple[str, ...]
+
+
+@cache  # in each process, and not in the plan, which travels between them
+def drawn_from(plan: Plan) -> list[subjects.Subject]:
+    """The models of a plan."""
+    found = [*subjects.small_subjects(), *(s for folder in plan.models for s in subjects.subjects_in(folder))]
+    return [s for s in {s.name: s for s in found}.values() if not plan.only or s.name in plan.only]
+
+
+def drawn(plan: Plan, number: int) -> tuple[subjects.Subject, quality.Case]:
+    """The block of this number. Raises ValueError where there is nothing to draw from."""
+    return quality_blocks.draw(number, plan.seed, drawn_from(plan), plan.precisions, held_out=plan.held_out)
+
+
+def block(plan: Plan, number: int) -> list[quality.Record]:
+    """All records of a block."""
+    subject, start = drawn(plan, number)
     with tempfile.TemporaryDirectory() as folder:
-        bench = matrix.Bench(graph, Path(folder))
-        planted = matrix.score(bench, islice(bench.planted(precision), 0, None, every))
-        healthy = matrix.score(bench, bench.healthy(precision, range(seeds)))
-        return matrix.Score(planted.records + healthy.records)
+        bench = quality.Bench(subject, Path(folder))
+        return list(quality_blocks.judge_block(number, plan.seed, bench, start, plan.methods))
 
 
-def judge_all(parts: Sequence[tuple[str, str]], every: int, seeds: int, jobs: int) -> matrix.Score:
-    """The parts side by side; the order of the records does not depend on which ends first."""
+def blocks(plan: Plan, done: set[int], jobs: int) -> Iterator[list[quality.Record]]:
+    """Blocks that are not done yet, without end, as they finish."""
+    numbers = (number for number in count() if number not in done)
+    if jobs == 1:
+        yield from (block(plan, number) for number in numbers)
+        return
     with ProcessPoolExecutor(jobs) as pool:
-        pending = {pool.submit(judge_part, graph, precision, every, seeds): (graph, precision) for graph, precision in parts}
-        done = {}
-        for future in as_completed(pending):
-            graph, precision = pending[future]
-            done[graph, precision] = future.result()
-            print(f"{graph} {precision}: {len(future.result().records)} runs", file=sys.stderr, flush=True)
-    return matrix.Score(tuple(record for part in parts for record in done[part].records))
+        pending: set[Future[list[quality.Record]]] = set()
+        try:
+            while True:
+                while len(pending) < jobs + 1:
+                    pending.add(pool.submit(block, plan, next(numbers)))
+                finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+                yield from (future.result() for future in finished)
+        finally:
+            for future in pending:
+                future.cancel()
+
+
+def judge(plan: Plan, runs: int, out: Path | None, jobs: int) -> list[quality.Record]:
+    """So many records, those that the file holds already among them."""
+    records = quality.load([out]) if out is not None and out.exists() else []
+    parts = blocks(plan, {r.block for r in records}, jobs)
+    try:
+        while len(records) < runs:
+            fresh = next(parts)
+            records += fresh
+            if out is not None:
+                with out.open("a", encoding="utf-8") as file:
+                    file.writelines(quality.line(record) + "\n" for record in fresh)
+            print("", *quality_table.failures(fresh), sep="\n", end="", file=sys.stderr)
+            print(f"\r{len(records)} of {runs}", end="", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        print("\nstopped", file=sys.stderr)
+    finally:
+        parts.close()
+    return records
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--graph", choices=list(graphs.GRAPHS), action="append")
-    parser.add_argument("--precision", choices=list(fake_chip.LAWS), action="append")
-    parser.add_argument("--every", type=int, default=1, metavar="K", help="every K-th candidate only")
-    parser.add_argument("--seeds", type=int, default=3, help="seeds of the healthy runs")
+    parser.add_argument("--runs", type=int, default=500, help="how many records there shall be")
+    parser.add_argument("--models", type=Path, nargs="+", default=[ROOT / "models" / "nets"], metavar="DIR")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these models and nets alone")
+    parser.add_argument("--precision", choices=list(LAWS), nargs="+", default=list(LAWS))
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument(
+        "--held-out", dest="part", action="store_const", const=True, default=False, help="what is held out of tuning alone"
+    )
+    part.add_argument(
+        "--all", dest="part", action="store_const", const=None, help="what is held out of tuning too, reported apart"
+    )
+    parser.add_argument("--baselines", action="store_true", help="simpler methods on the same runs too")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--save", type=Path, help="write the records, one JSON object a line")
-    parser.add_argument("--read", type=Path, nargs="+", help="judge nothing, print the table of these records")
-    parser.add_argument("--last", action="store_true", help="judge nothing, print the table of the last test run")
+    parser.add_argument("-o", "--out", type=Path, help="records, one JSON object a line; read first, then added to")
+    parser.add_argument("--read", type=Path, nargs="+", help="judge nothing, print the tables of these records")
+    parser.add_argument("--last", action="store_true", help="judge nothing, print the tables of the last test run")
+    parser.add_argument("--block", type=int, nargs="+", help="these blocks alone")
     given = parser.parse_args(arguments)
+    methods = tuple(baselines.METHODS) if given.baselines else ()
+    plan = Plan(given.seed, tuple(given.models), tuple(given.only), tuple(given.precision), given.part, methods)
     if given.last or given.read:
-        score = matrix.load(LAST.glob("*.jsonl") if given.last else given.read)
+        records = quality.load(sorted(LAST.glob("*.jsonl")) if given.last else given.read)
     else:
-        parts = list(product(given.graph or graphs.GRAPHS, given.precision or fake_chip.LAWS))
-        score = judge_all(parts, given.every, given.seeds, given.jobs)
-    if not score.records:
+        try:
+            drawn(plan, 0)
+        except ValueError as trouble:
+            parser.error(str(trouble))
+        chosen = (record for number in given.block or () for record in block(plan, number))
+        records = list(chosen) if given.block else judge(plan, given.runs, given.out, given.jobs)
+    if not records:
         print("no records", file=sys.stderr)
         return 1
-    if given.save:
-        matrix.save(score, given.save)
-    print(score.table())
-    print(*score.failures(), sep="\n")
-    return int(score.counts["wrong"] > 0 or score.counts["alarm"] > 0 or score.right < 0.98)
+    print("", *quality_table.failures(records), "", quality_table.table(records), sep="\n")
+    return int(any(r.outcome in ("wrong", "alarm", "trouble") for r in records))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@
 
 For each healthy case under CORPUS (default: models/healthy) faults are planted at random matched tensors: scaled by 1.1, shifted by
 one, strongest channel zeroed, one NaN. A fault propagates: whatever is computed from it is computed again from the wrong value, plus
-what the healthy target itself had introduced there. With --file-only one entry changes and nothing follows from it.
+what the healthy target itself had introduced there (a tensor on an int8 grid: rounded to its levels and clipped to its range, since
+what a calibrated range cut off in the healthy run says nothing of other values). With --file-only one entry changes and nothing
+follows from it.
 
 right     fault, and the first culprit's region holds the planted node (file only: dump-suspect, or nobody accused)
 undecided no accusation, and no "aligned" either
@@ -29,12 +31,14 @@ import numpy as np
 from bisect_align.dumps.entry import Entry, Role
 from bisect_align.errors import BisectAlignError
 from bisect_align.golden.protocol import Unavailable
+from bisect_align.judgement.precision import grid_step
 from bisect_align.matching.fit import residual
 from bisect_align.matching.layout import fixes
 from bisect_align.matching.match import match
 from bisect_align.matching.matcher import Matcher
 from bisect_align.matching.observations import Observation, Observations
 from bisect_align.model.dtypes import is_float
+from bisect_align.model.operators import QUANTISING
 from bisect_align.model.region import region
 from bisect_align.result.result import Verdict
 from bisect_align.session.case import Case, prepare
@@ -105,6 +109,7 @@ def propagate(found: Ground, tensor: str, wrong: Array) -> dict[str, Array]:
     """Every observed value after the fault: below it, computed again plus the healthy residual."""
     values = {**found.values, tensor: wrong.astype(found.values[tensor].dtype)}
     dirty = {tensor}
+    stepped = not any(n.op in QUANTISING for n in found.case.model.graph.nodes)  # else the levels are made by nodes of the model
     observed = Observations({}, found.case.inputs.values, found.placed)
     for name in found.case.model.graph.tensors:
         if name not in found.placed or name == tensor:
@@ -116,9 +121,18 @@ def propagate(found: Ground, tensor: str, wrong: Array) -> dict[str, Array]:
         if predicted is None or predicted.shape != values[name].shape:
             continue
         dirty.add(name)
-        extra = found.introduced.get(name)
-        values[name] = (predicted + extra).astype(predicted.dtype) if extra is not None else predicted
+        values[name] = as_the_target(predicted, found.values[name], found.introduced.get(name), stepped=stepped)
     return {name: values[name] for name in dirty}
+
+
+def as_the_target(predicted: Array, healthy: Array, introduced: Array | None, *, stepped: bool) -> Array:
+    """A value as the healthy target would have made it: on the levels that its tensor has, else with what it introduced there."""
+    step = grid_step(healthy) if stepped and is_float(healthy.dtype) else None
+    if step is not None:
+        low, high = float(healthy.min()), float(healthy.max())
+        levels = np.rint((predicted.astype(np.float64) - low) / step) * step + low
+        return np.where(np.isnan(predicted), predicted, np.clip(levels, low, high)).astype(predicted.dtype)
+    return predicted if introduced is None else (predicted + introduced).astype(predicted.dtype)
 
 
 def stored(entry: Entry, seen: Observation, values: Array) -> Entry | None:

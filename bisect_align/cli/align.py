@@ -15,6 +15,7 @@ OUT = Path("bisect-align-out")
 Flag: TypeAlias = Annotated[bool, Parameter(negative=(), show_default=False)]
 Precision: TypeAlias = Literal["auto", "fp32", "tf32", "fp16", "bf16", "int8"]
 Policy: TypeAlias = Literal["calibrated", "classic", "classic:loose"]
+Metrics: TypeAlias = Literal["plain", "full"]
 
 
 def align(
@@ -33,7 +34,11 @@ def align(
     precision: Precision = "auto",
     policy: Policy = "calibrated",
     threshold: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
+    metrics: Metrics = "plain",
+    repeat_dump: Annotated[tuple[Path, ...], Parameter(negative=(), show_default=False)] = (),
     scan: Flag = False,
+    repro: Path | None = None,
+    drill: Flag = False,
     memory: str | None = None,
     json: Flag = False,
     quiet: Flag = False,
@@ -60,7 +65,8 @@ def align(
     map
         TOML or JSON file that says which entry of the dump is which tensor.
     convention
-        Whose rules to read the dump by: a name (see the command conventions), a .toml file of your own, or auto.
+        Whose rules for names, types and files to read the dump by: a name (see the command conventions), a .toml file of your own, or
+        auto. The values tell the layout.
     sample
         Which sample of a dump of several is read, counted from 0.
     golden_dump
@@ -72,11 +78,21 @@ def align(
     precision
         Number format of the target; inferred unless given.
     policy
-        How much error is too much: what the precision explains (calibrated), or fixed thresholds (classic).
+        How much error is too much: what the precision explains (calibrated), or fixed thresholds (classic: cosine, then PSNR, then
+        the largest error).
     threshold
-        A limit of your own on any metric of tensors.csv, such as cosine=0.99 or max_abs=1e-3; may be given several times.
+        A limit of your own on any metric of tensors.csv, such as cosine=0.99 or max_abs=1e-3; may be given several times. With a
+        classic policy, your limits stand in the place of its own.
+    metrics
+        full: also KL divergence, histogram distance, median relative error, and Top-1/Top-5 agreement of class scores.
+    repeat_dump
+        A further dump of the same run, to see which values the target does not make again; may be given several times.
     scan
         Judge every region and list all culprits, instead of stopping at the first proof.
+    repro
+        Folder for a case of each culprit that stands alone: model, inputs, golden, the target's output and a script.
+    drill
+        Walk around in the result afterwards (see the command drill).
     memory
         How much to use at most, such as 2G. Default: a quarter of what is free.
     json
@@ -104,14 +120,18 @@ def align(
         precision=precision,
         policy=policy,
         thresholds=thresholds(threshold, AT_LEAST | AT_MOST),
+        metrics=metrics,
+        repeat_dumps=repeat_dump,
         scan=scan,
         memory=size(memory) if memory is not None else None,
         command=("bisect-align", *command),
     )
-    return run_and_print(options, json=json, quiet=quiet)
+    return run_and_print(options, repro=repro, drill=drill, json=json, quiet=quiet)
 
 
-def run_and_print(options: Options, *, json: bool = False, quiet: bool = False) -> int:
+def run_and_print(
+    options: Options, *, repro: Path | None = None, drill: bool = False, json: bool = False, quiet: bool = False
+) -> int:
     """Run, leave result.json and tensors.csv in options.out, print; the exit code of the verdict."""
     from bisect_align.cli.output import exit_code, print_result
     from bisect_align.cli.progress import progress
@@ -125,5 +145,13 @@ def run_and_print(options: Options, *, json: bool = False, quiet: bool = False) 
         result = run(options, bar)
     finally:
         bar.close()
+    if repro is not None:
+        from bisect_align.cli.repro import with_repros
+
+        result = with_repros(result, options, repro, out)
     print_result(result, out, json=json, quiet=quiet)
+    if drill:
+        from bisect_align.cli.drill import open_drill
+
+        open_drill(out)
     return exit_code(result)

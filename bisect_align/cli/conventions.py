@@ -103,8 +103,8 @@ def _whole(one: Convention) -> Iterator[tuple[int, str]]:
     for title, part, value in (
         ("names", one.names, one.names and ", ".join(one.names.rules)),
         ("types", one.types, ""),
-        ("layout", one.layout, one.layout and one.layout.order),
-        ("fused groups are named after", one.fused, one.fused and one.fused.named),
+        ("layout (a hint: values are laid out by what fits)", one.layout, one.layout and one.layout.order),
+        ("fused groups are named after (a hint)", one.fused, one.fused and one.fused.named),
         ("samples", one.samples, one.samples and one.samples.folder),
     ):
         if part is not None:

@@ -14,9 +14,12 @@ from cyclopts import App, CycloptsError, MissingArgumentError, UnusedCliTokensEr
 
 from bisect_align import __version__
 from bisect_align.cli.align import align
+from bisect_align.cli.compare import compare
 from bisect_align.cli.conventions import conventions
 from bisect_align.cli.demo import demo
+from bisect_align.cli.drill import drill
 from bisect_align.cli.match import match
+from bisect_align.cli.repro import repro
 from bisect_align.errors import BisectAlignError, UsageError
 from bisect_align.result.escape import visible
 
@@ -33,9 +36,12 @@ app = App(
     help_format="plaintext",
     suppress_keyboard_interrupt=False,
 )
+app.command(compare)
 app.command(conventions)
 app.command(demo)
+app.command(drill)
 app.command(match)
+app.command(repro)
 
 
 def main(tokens: Sequence[str] | None = None) -> int:

@@ -45,6 +45,7 @@ def match(
         Write the match as such a file, to be edited and given back with --map.
     convention
         Toolchain that wrote the dump (bisect-align conventions lists them), or the path of your own .toml; recognised unless given.
+        The values tell the layout.
     sample
         Which sample of a dump with several (Result_0, Result_1 ...).
     quantized_model

@@ -146,7 +146,7 @@ class Types:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """A hint: what order the values most often have."""
+    """A hint for readers: what order the values most often have. Nothing is laid out by it; the values decide."""
 
     order: Literal["as-onnx", "nhwc", "chw", "blocked", "flat", "mixed", "unknown"]
     text: str

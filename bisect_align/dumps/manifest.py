@@ -5,6 +5,7 @@ The bare list is read too. Files are looked for beside the manifest and never ou
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,13 +19,39 @@ from bisect_align.errors import DumpError
 
 Items: TypeAlias = list[Any]
 
+NAME = "manifest.json"
+TABLE = "tensors"
+KEYS = ("file", "name", "dtype", "shape", "index", "scale", "zero_point", "axis")
+MEANT = 0.75  # difflib ratio from which an unknown key is a known one misspelt: "axes" is, "sample" is no "scale"
+
 
 def items(document: object) -> Items | None:
     """The items of a manifest; None where the document is something else."""
-    found = document.get("tensors") if isinstance(document, dict) else document
+    found = document.get(TABLE) if isinstance(document, dict) else document
     if isinstance(found, list) and found and any(isinstance(item, dict) and isinstance(item.get("file"), str) for item in found):
         return found
     return None
+
+
+def unread(path: Path, document: object) -> list[str]:
+    """Keys of a manifest that nobody reads, a sentence each. Raises DumpError for one that stands in the place of a known key.
+
+    A key of one's own beside those that are known (an operator, a comment) is no mistake.
+    """
+    tensors = items(document)
+    if tensors is None:
+        keys = document if isinstance(document, dict) and path.name == NAME and TABLE not in document else ()
+        if near := difflib.get_close_matches(TABLE, [key for key in keys if isinstance(key, str)], 1):
+            raise DumpError(f"unknown key {near[0]!r}", where=str(path), hint=f"did you mean {TABLE!r}?")
+        return []
+    unknown: dict[str, int] = {}
+    for position, item in enumerate(tensors):
+        for key in (key for key in (item if isinstance(item, dict) else ()) if key not in KEYS):
+            missing = [known for known in KEYS if known not in item]
+            if near := difflib.get_close_matches(key.casefold(), missing, 1, MEANT):
+                raise DumpError(f"unknown key {key!r} in item {position}", where=str(path), hint=f"did you mean {near[0]!r}?")
+            unknown.setdefault(key, position)
+    return [f"{path.name}: unknown key {key!r}, not read (known: {', '.join(KEYS)})" for key in unknown]
 
 
 def listing(path: Path, tensors: Items) -> Listing:

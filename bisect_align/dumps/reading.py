@@ -149,9 +149,10 @@ class Files:
             found.faults.append(Fault(path, error.what))
             return
         except (ValueError, RecursionError):
-            if path.name == "manifest.json":
+            if path.name == manifest.NAME:
                 found.faults.append(Fault(path, "is no JSON"))
                 return
+        found.notes += manifest.unread(path, document)
         try:
             tensors = manifest.items(document)
             if tensors is not None:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
-import onnx
 import onnxruntime as ort
 
 from bisect_align.errors import EngineError, ModelError
@@ -92,7 +91,6 @@ class NodeSession:
         model = segment(graph, [node.index], feeds, self._names, by_reference=_BY_REFERENCE)
         for value in model.graph.input:
             value.type.CopyFrom(type_proto(types[value.name]))
-        _name_required_outputs(model.graph.node[0], node, graph)
         options = session_options()
         apart = []
         for tensor in model.graph.initializer:
@@ -118,23 +116,6 @@ class NodeSession:
             outputs = self._session.run(self._names, {name: value.data for name, value in feeds.items()})
         made = zip(self._names, outputs, strict=True)
         return {name: received(data, self._types[name]) for name, data in made}
-
-
-def _name_required_outputs(proto: onnx.NodeProto, node: Node, graph: Graph) -> None:
-    """Give a name to absent outputs that the operator always makes: ONNX Runtime's Split writes through a null pointer there.
-
-    Optional outputs stay absent; naming them could make the operator compute something else.
-    """
-    absent = [place for place, name in enumerate(proto.output) if not name]
-    if not absent:
-        return
-    try:
-        formal = onnx.defs.get_schema(node.op, graph.opsets.get(node.domain, 1), node.domain).outputs
-    except onnx.defs.SchemaError:
-        return
-    for place in absent:
-        if formal and formal[min(place, len(formal) - 1)].option != onnx.defs.OpSchema.FormalParameterOption.Optional:
-            proto.output[place] = f"{node.makes[0] if node.makes else node.label}!absent{place}"
 
 
 def session_options() -> ort.SessionOptions:

@@ -54,13 +54,13 @@ def hypotheses(
     """
     if not 0 < len(region.nodes) <= NODES_MOST:
         return ()
-    before = _error(target, replay)
+    before = misfit(target, replay)
     if before == 0:
         return ()
-    limit = _limit(bench, region, target, before, precision, expected)
+    limit = tolerated(bench, region, target, before, precision, expected)
     fits: list[_Fit] = []
     for value, text in _made(bench, region, boundary):
-        left = _error(target, value)
+        left = misfit(target, value)
         if left <= limit:
             fits.append(_Fit(text, left))
     if not fits:
@@ -72,7 +72,7 @@ def hypotheses(
     return tuple(dict.fromkeys(f"behaves as if {f.text}: {kind} {shown} -> {f.left:.2g}" for f in equal))[:MOST]
 
 
-def _error(target: Array, value: Array) -> float:
+def misfit(target: Array, value: Array) -> float:
     """Relative L2, or the share of integers that differ; infinite where that cannot be said."""
     if target.shape != value.shape or is_float(target.dtype) != is_float(value.dtype):
         return float("inf")
@@ -87,8 +87,8 @@ def _error(target: Array, value: Array) -> float:
     return error / level if level > 0 and np.isfinite(error) else float("inf")
 
 
-def _limit(bench: Bench, region: Region, target: Array, before: float, precision: Precision, expected: float) -> float:
-    """What a hypothesis may leave."""
+def tolerated(bench: Bench, region: Region, target: Array, before: float, precision: Precision, expected: float) -> float:
+    """What a hypothesis may leave of an error, as `misfit` counts it."""
     if not is_float(target.dtype):
         return FLIPS_LEFT * min(before, 1.0)
     t = np.nan_to_num(target.astype(np.float64), posinf=0, neginf=0)

@@ -39,8 +39,6 @@ def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candid
 
     Regions that only move values say nothing and are left out; so are those that hold nothing but NaN.
     """
-    if INT8 in candidates and on_int8_grid(judge_at(INT8), tensors):
-        return Inferred(INT8, "dumped tensors lie on grids of at most 256 levels", True)
     tried: list[str] = []
     for precision in candidates:
         judge = judge_at(precision)
@@ -58,6 +56,9 @@ def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candid
             return Inferred(
                 precision, "; ".join(tried) + ("" if sure else f"; too few regions to tell {precision.name} from a fault"), sure
             )
+        # values may lie on a grid by nature (whole numbers all the way); those of an int8 run do not follow from one another in fp32
+        if precision is candidates[0] and INT8 in candidates and on_int8_grid(judge_at(INT8), tensors):
+            return Inferred(INT8, "; ".join((*tried, "dumped tensors lie on grids of at most 256 levels")), True)
         matrix = _scores(judge, sample([t for t in tensors if judge.multiplies(t)], SAMPLE))
         if len(matrix) >= MATRIX_MIN and _fits(matrix, strict=True):
             evidence = f"; the {len(matrix)} matrix operators fit {precision.name}, others do not"

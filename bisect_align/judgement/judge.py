@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from numpy.typing import NDArray
 
 from bisect_align.judgement.precision import Precision
+from bisect_align.judgement.special import IMMATERIAL_L2
 from bisect_align.judgement.trial import REPLAYS, Bench, Observed, Score, feeds_of, try_region
 from bisect_align.model.graph import Graph
 from bisect_align.model.operators import CONVOLUTIONS, MATRIX, MOVES
@@ -58,8 +59,11 @@ class Judged:
 
     @property
     def hides(self) -> float:
-        """The largest relative L2 error that noise could hide here."""
-        return CONVICT * self.factor * self.score.expected
+        """The largest relative L2 error that would not be convicted here: spread like the noise, or too small to matter. Of equal
+        values 0; of integers all that near-ties excused."""
+        if self.score.statistic in ("exact", "flips", "shape", "non-finite"):
+            return 0.0 if self.convicted else self.score.introduced
+        return max(CONVICT * self.factor * self.score.expected * self.score.reach, IMMATERIAL_L2)
 
 
 def class_of(graph: Graph, index: int) -> tuple[str, ...] | None:

@@ -17,18 +17,16 @@ Array: TypeAlias = NDArray[Any]
 
 # Larger tensors are looked at through every n-th element where only values matter, and in float32 where places do.
 SAMPLE = 1 << 22
-LEFT, LEFT_NOISE, LEFT_MOST = (
-    0.1,
-    2.0,
-    0.5,
-)  # what an explanation may leave: of the error, of the noise; half of the error at most
+# What an explanation may leave: of the error, of the noise; half of the error at most.
+LEFT, LEFT_NOISE, LEFT_MOST = 0.1, 2.0, 0.5
 OFF = 4.0  # an element is off where it errs by this many times the noise (of its size)
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """target: what came out; replay: what should have, of one shape. boundary: what the operator was fed. noise: rms that a healthy
-    target introduces (absolute). All figures below are over elements that are finite in both; the others count as equal.
+    """target: what came out; replay: what should have, of one shape. boundary: what the operator was fed; inner: what it makes on the
+    way to the replay. noise: rms that a healthy target introduces (absolute). All figures below are over elements that are finite in
+    both; the others count as equal.
     """
 
     target: Array
@@ -36,6 +34,7 @@ class Pair:
     op: str = ""
     boundary: Mapping[str, Array] | None = None
     noise: float = 0.0
+    inner: Mapping[str, Array] | None = None
 
     @cached_property
     def t(self) -> Array:
@@ -73,9 +72,20 @@ class Pair:
     @cached_property
     def off(self) -> Array:
         """Elements that err by more than noise could make them."""
+        found: Array = np.abs(self.d) > OFF * self.noise * self.sized
+        return found
+
+    @cached_property
+    def sized(self) -> Array | float:
+        """How many times the noise an element may err for being larger than most: what rounds, rounds in proportion."""
         level = rms(self.y)
-        size = np.maximum(1, np.abs(self.y) / level) if level > 0 else 1.0
-        found: Array = np.abs(self.d) > OFF * self.noise * size
+        sized: Array | float = np.maximum(1, np.abs(self.y) / level) if level > 0 else 1.0
+        return sized
+
+    @cached_property
+    def live(self) -> Array:
+        """Elements that are off, or would be if they were scaled: a zero stays what it is under most faults."""
+        found: Array = self.off | (np.abs(self.y) > self.noise)
         return found
 
     @cached_property

@@ -25,14 +25,17 @@ SLICE_CEILING = 2.0
 PEAK_CEILING = 4.0
 NOISE_FLOOR = 0.4  # of the median of the non-zero deviations: few replays leave elements untouched by chance
 CLIP_NORM, CLIP_EXCESS = 0.07, 0.15
+DROWNED = 20.0  # where the noise itself is half of the signal, a score below it proves nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """score: the largest statistic over its ceiling, named by `worst`."""
+    """score: the largest statistic over its ceiling, named by `worst`. reach: how many times sigma an error that is spread like it
+    comes to at a score of 1."""
 
     score: float
     worst: str
+    reach: float = 1.0
 
 
 def gate(d: Array, a: Array) -> float | None:
@@ -86,8 +89,9 @@ def judge(
     offset, room = abs(float(d.mean())), cost / 2 + max(abs(float(k.mean())) for k in deviations)
     offset = offset / room if room > 0 else (np.inf if offset > 0 else 0.0)  # the sum of nothing is stored without any cost
     peak_ceiling = PEAK_CEILING * max(1.0, float(np.sqrt(np.log(max(size, 2)) / 6.9))) * (2 if precision.stepped else 1)
+    reach = 1 + 3 / float(np.sqrt(size))
     figures = {
-        "energy": rms(z) / (1 + 3 / np.sqrt(size)),
+        "energy": rms(z) / reach,
         "peak": float(z.max()) / peak_ceiling,
         "gain": gain / GAIN_CEILING,
         "offset": offset / OFFSET_CEILING,
@@ -96,10 +100,11 @@ def judge(
     }
     worst = max(figures, key=lambda k: figures[k])
     score = figures[worst]
-    # where the noise itself is half of the signal, a moderate score proves nothing
-    if rms(n) > 0.5 * level and score < 20:
-        score = min(score, 1.2)
-    return Statistics(float(score), worst)
+    if rms(n) > 0.5 * level:
+        reach *= DROWNED / 2
+        if score < DROWNED:
+            score = min(score, 1.2)
+    return Statistics(float(score), worst, reach)
 
 
 def clipped(t: Array, y0: Array, a: Array, step: float) -> tuple[Array, float, float]:

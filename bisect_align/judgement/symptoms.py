@@ -46,8 +46,17 @@ DETECTORS: tuple[tuple[Detector, bool], ...] = (
 )
 
 
-def symptoms(target: Array, replay: Array, op: str, *, boundary: Mapping[str, Array], noise_rms: float) -> tuple[Symptom, ...]:
-    """At most four, the best first. replay: what should have come out; boundary: what the operator was fed, by name.
+def symptoms(
+    target: Array,
+    replay: Array,
+    op: str,
+    *,
+    boundary: Mapping[str, Array],
+    noise_rms: float,
+    inner: Mapping[str, Array] | None = None,
+) -> tuple[Symptom, ...]:
+    """At most four, the best first. replay: what should have come out; boundary: what the operator was fed, by name; inner: what a region
+    of several operators makes on the way.
 
     noise_rms: rms of the absolute error that a healthy target introduces here; 0 where values are exact. Silent where no explanation
     leaves less than a tenth of the error or twice the noise.
@@ -59,7 +68,7 @@ def symptoms(target: Array, replay: Array, op: str, *, boundary: Mapping[str, Ar
         return ()
     with np.errstate(all="ignore"):
         found = [*_non_finite(target, replay)]
-        pair = Pair(target, replay, op, boundary, noise_rms)
+        pair = Pair(target, replay, op, boundary, noise_rms, inner)
         if pair.before > 0 and not found:
             for detector, needs_places in DETECTORS:
                 if (not needs_places or target.size <= ELEMENTS_MOST) and (symptom := detector(pair)) is not None:
@@ -68,8 +77,14 @@ def symptoms(target: Array, replay: Array, op: str, *, boundary: Mapping[str, Ar
                 found += places(pair)
                 if not found and (symptom := values.affine_per_channel(pair)) is not None:
                     found.append(symptom)
-    found.sort(key=lambda s: -round(s.confidence, 2))
-    return tuple(found[:MOST])
+    return tuple(_ranked(found, noise_rms / pair.before if pair.before > 0 else 0.0)[:MOST])
+
+
+def _ranked(found: list[Symptom], noise: float) -> list[Symptom]:
+    """Those that leave about as little as the best one (three times that, or the noise; shares of the error) as they are, then the rest."""
+    left = [max(1 - s.confidence, 0.0) ** 0.5 for s in found]
+    equal = max(3 * min(left, default=0.0), noise, 0.02)
+    return sorted(found, key=lambda s: max(max(1 - s.confidence, 0.0) ** 0.5, equal))
 
 
 def _non_finite(target: Array, replay: Array) -> Iterable[Symptom]:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bisect_align.judgement.pair import LEFT, Pair
+from bisect_align.judgement.pair import LEFT, LEFT_NOISE, Pair
 from bisect_align.judgement.precision import rms
 from bisect_align.result.result import Symptom
 
@@ -17,7 +17,9 @@ Array: TypeAlias = NDArray[Any]
 
 PROBES = 4096  # elements by which an arrangement is tried before all of it is
 CHANNELS_MOST, MARKS = 2048, 64  # channels that are compared with each other, by so many elements each
-CHANNEL_LEAST = 4  # elements that tell channels apart
+CHANNEL_LEAST = 4  # elements that tell channels apart; with fewer, ALONE elements must have moved, and exactly
+ALONE, EXACT = 6, 1e-3  # EXACT: left of the error where there is no noise
+DISTINCT = 0.7  # of the channels that moved: those that are another one each
 AXES_MOST = 5  # 120 orders of axes
 REST = 0.5  # share of the tensor that a shift must leave to compare
 CROPS = 64  # places at which a replay is looked for in a larger target
@@ -25,16 +27,19 @@ LISTED = 6
 
 
 def shape(target: Array, replay: Array) -> Symptom | None:
-    """Shapes that differ, and where the right values stand, if they are all there."""
+    """Shapes that differ, and where the right values stand, if they are all there (but for a tenth of them, which any noise leaves)."""
     if target.shape == replay.shape:
         return None
     text = f"{list(target.shape)} instead of {list(replay.shape)}"
     finite = all(np.isfinite(x).all() for x in (target, replay) if x.dtype.kind in "fc")
     level = rms(replay.astype(np.float64)) if finite and replay.size else 0.0
-    for words, right, seen in _arrangements(target, replay) if level > 0 else ():
-        if right.size and rms(seen.astype(np.float64) - right.astype(np.float64)) <= 1e-3 * level:
-            return Symptom("wrong shape", f"{text}; {words}", 1.0)
-    return Symptom("wrong shape", text, 1.0)
+    found = [
+        (rms(seen.astype(np.float64) - right.astype(np.float64)), words)
+        for words, right, seen in (_arrangements(target, replay) if level > 0 else ())
+        if right.size
+    ]
+    left, words = min(found, key=lambda f: f[0], default=(np.inf, ""))
+    return Symptom("wrong shape", f"{text}; {words}" if left <= LEFT * level else text, 1.0)
 
 
 def _arrangements(target: Array, replay: Array) -> Iterator[tuple[str, Array, Array]]:
@@ -62,23 +67,49 @@ def _arrangements(target: Array, replay: Array) -> Iterator[tuple[str, Array, Ar
 def permuted(pair: Pair) -> Symptom | None:
     """Each index of an axis holds what belongs to another one (or to the same as a neighbour)."""
     for axis, length in enumerate(pair.d.shape):
-        if not 2 <= length <= CHANNELS_MOST or pair.d.size // length < CHANNEL_LEAST:
+        if not 2 <= length <= CHANNELS_MOST:
             continue
         y, t = (np.moveaxis(x, axis, 0).reshape(length, -1) for x in (pair.y, pair.t))
-        columns = np.linspace(0, y.shape[1] - 1, min(MARKS, y.shape[1])).astype(int)
         wrong = np.flatnonzero(np.square(t - y).sum(axis=1) > pair.allowed**2 * y.shape[1])
         if wrong.size < 1:
             continue
-        gaps = _distances(t[np.ix_(wrong, columns)], y[:, columns])
-        holds = np.arange(length)
-        holds[wrong] = gaps.argmin(axis=1)
+        holds = _holders(t, y, wrong)
         if (holds == np.arange(length)).all():
             continue
         left = rms(t - y[holds])
-        sure = wrong.size > 1 or left <= LEFT * pair.before  # some other channel is always nearest
+        few = y.shape[1] < CHANNEL_LEAST
+        exact = left <= max(LEFT_NOISE * pair.noise, EXACT * pair.before)
+        taken = np.unique(holds[wrong]).size
+        onto = taken == wrong.size or (exact and taken >= DISTINCT * wrong.size)  # equal channels are each other's
+        if few:
+            told = wrong.size * y.shape[1] >= ALONE or (wrong.size > 1 and left <= EXACT * pair.before)
+            sure = exact and onto and told
+        elif onto:
+            sure = wrong.size > 1 or left <= LEFT * pair.before  # some other channel is always nearest
+        else:
+            sure = exact and float(np.ptp(y[holds[wrong]], axis=1).min()) > pair.allowed  # copies, but not of an empty channel
         if sure and pair.explains(left):
             return pair.symptom("permuted channels", f"axis {axis}: {_moves(holds)}", left)
     return None
+
+
+def _holders(t: Array, y: Array, wrong: Array) -> Array:
+    """For each channel the one that it holds: itself, or for a wrong one the nearest (single numbers: in order of size)."""
+    holds = np.arange(len(t))
+    if y.shape[1] == 1:
+        holds[wrong[np.argsort(t[wrong, 0], kind="stable")]] = wrong[np.argsort(y[wrong, 0], kind="stable")]
+        return holds
+    columns = np.linspace(0, y.shape[1] - 1, min(MARKS, y.shape[1])).astype(int)
+    gaps = _distances(t[np.ix_(wrong, columns)], y[:, columns])
+    holds[wrong] = gaps.argmin(axis=1)
+    if np.unique(holds[wrong]).size < wrong.size:  # of channels that are equal each is taken once
+        near = gaps <= gaps.min(axis=1, keepdims=True) + 1e-9 * np.abs(gaps).max()
+        free = np.ones(len(t), bool)
+        for row, channel in enumerate(wrong):
+            left = near[row] & free
+            holds[channel] = int(left.argmax()) if left.any() else holds[channel]
+            free[holds[channel]] = False
+    return holds
 
 
 def _distances(a: Array, b: Array) -> Array:

@@ -1,6 +1,7 @@
 """Where a tensor is wrong, where the rest of it is right: a few elements, an index of an axis, the border, a block.
 
-Of places that hold all of the error the smallest is named: a wrong element is no wrong channel.
+Of places that hold all of the error the smallest is named: a wrong element is no wrong channel. Sizes are counted in elements that would
+show a fault (a channel of zeros with three others in it is three elements), and of places of about one size the plainest is named.
 """
 
 from __future__ import annotations
@@ -21,18 +22,21 @@ Array: TypeAlias = NDArray[Any]
 SINGLE_MOST, SINGLE_SHARE = 16, 32  # single elements are at most so many, and one of so many
 INDICES = 4  # a quarter of the indices of an axis at most
 DEPTH = 4  # a border is at most a quarter of the axis deep, at each end
-BLOCK_SHARE, BLOCK_FILL, BLOCK_LEAST = 0.5, 0.5, 8  # a block holds half of the tensor at most, half of it is off
-STRAYS = 0.005  # share of elements outside the place that heavy noise may make look off
+BLOCK_SHARE, BLOCK_FILL, BLOCK_LEAST = 0.5, 0.5, 4  # a block holds half of the tensor at most, half of it is off
+INDEX_LEAST = 3  # elements that make an index of an axis out of single ones
+FILL = 0.25  # of a place: so much of what would show a fault must be off
+ALIKE = 1.5  # places that differ by less in size are of one size
+STRAYS = 0.02  # share of elements outside the place that heavy noise may make look off
 LISTED = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """name and text: as said. share: of the tensor's elements. left: rms that is left outside. part: what numpy selects by."""
+    """name and text: as said. size: elements in it that would show a fault. left: rms that is left outside. part: what numpy selects by."""
 
     name: str
     text: str
-    share: float
+    size: int
     left: float
     part: tuple[slice | Array, ...] | None = None
 
@@ -41,15 +45,19 @@ def places(pair: Pair) -> Iterator[Symptom]:
     """The smallest place that holds all of the error; with what was done to the values there, where one thing was."""
     if pair.d.ndim == 0 or pair.d.size < SINGLE_SHARE // 2 or pair.before == 0 or not pair.off.any() or pair.off.all():
         return
-    found = [place for finder in FINDERS for place in finder(pair)]
+    count = int(np.count_nonzero(pair.off))
+    found = [place for finder in FINDERS for place in finder(pair) if count >= FILL * place.size]
     if found:
-        place = min(found, key=lambda place: round(place.share, 6))
+        least = min(place.size for place in found)
+        place = next(place for place in found if place.size <= ALIKE * least)
         inside = "" if place.part is None else _done(pair.part(place.part))
         yield pair.symptom(place.name, place.text + inside, place.left)
 
 
 def _done(part: Pair) -> str:
     """What was done to the values of a place."""
+    if part.t.size and float(np.ptp(part.t)) == 0:
+        return f"; there: {f'{float(part.t.flat[0]):.6g} all over' if part.t.any() else 'zero'}"
     for detector in (sign, scale, offset):
         if (symptom := detector(part)) is not None:
             return f"; there: {symptom.text.partition(' (rms')[0]}"
@@ -74,7 +82,7 @@ def _elements(pair: Pair) -> Iterator[Place]:
     listed = ", ".join(f"{list(i)}: {pair.y[i]:.4g} became {pair.t[i]:.4g}" for i in where)
     more = f" and {count - LISTED} more" if count > LISTED else ""
     text = f"{'a single element' if count == 1 else f'only {count} elements'} of {pair.d.size}: {listed}{more}"
-    yield Place("single elements", text, count / pair.d.size, left)
+    yield Place("single elements", text, count, left)
 
 
 def _indices(pair: Pair) -> Iterator[Place]:
@@ -93,16 +101,18 @@ def _indices(pair: Pair) -> Iterator[Place]:
             outside = np.ones(length, bool)
             outside[chosen] = False
             left = _fits(pair, np.broadcast_to(_along(outside, axis, pair.d.ndim), pair.d.shape))
-            at_an_end = chosen[-1] == count - 1 or chosen[0] == length - count
-            if left is not None and not (spatial and at_an_end):  # that is a border
-                part: tuple[slice | Array, ...] = (*[slice(None)] * axis, chosen)
-                yield Place(_named(axis, pair.d.ndim, count), _only(chosen, axis, length), count / length, left, part)
+            inner = np.flatnonzero(np.diff(np.concatenate(([-1], chosen, [length]))) > 1).size  # stretches that are not chosen
+            part: tuple[slice | Array, ...] = (*[slice(None)] * axis, chosen)
+            size = int(np.count_nonzero(pair.live[part]))
+            if left is not None and size >= INDEX_LEAST and not (spatial and inner == 1):  # that is a border
+                yield Place(_named(axis, pair.d.ndim, count), _only(chosen, axis, length), size, left, part)
         right = np.flatnonzero(~wrong)
         if length > 2 and 0 < right.size <= max(1, length // INDICES) and pair.off.mean() > BLOCK_SHARE:
             left = _fits(pair, np.broadcast_to(_along(np.logical_not(wrong), axis, pair.d.ndim), pair.d.shape))
             if left is not None:
                 text = f"all but {_only(right, axis, length).removeprefix('only ')}"
-                yield Place("all but one channel" if right.size == 1 else "all but some", text, 1 - right.size / length, left)
+                size = int(np.count_nonzero(np.delete(pair.live, right, axis)))
+                yield Place("all but one channel" if right.size == 1 else "all but some", text, size, left)
 
 
 def _along(mask: Array, axis: int, ndim: int) -> Array:
@@ -149,7 +159,7 @@ def _border(pair: Pair) -> Iterator[Place]:
     said = [
         f"the {('first', 'last')[end]} {f'{w} indices' if w > 1 else 'index'} of axis {a}" for (a, end), w in widths.items() if w
     ]
-    yield Place("border only", f"only {', '.join(said)}", 1 - float(inner.mean()), left)
+    yield Place("border only", f"only {', '.join(said)}", int(np.count_nonzero(pair.live & ~inner)), left)
 
 
 def _inner(pair: Pair, widths: dict[tuple[int, int], int]) -> Array:
@@ -173,23 +183,26 @@ def _block(pair: Pair) -> Iterator[Place]:
     size = int(np.prod([b - a for a, b in ends]))
     narrow = [a for a, (start, stop) in enumerate(ends) if stop - start < pair.d.shape[a]]
     outside = np.ones(pair.d.shape, bool)
-    if size <= BLOCK_SHARE * pair.d.size and count >= BLOCK_FILL * size:
+    part = tuple(slice(a, b) for a, b in ends)
+    live = int(np.count_nonzero(pair.live[part]))
+    if size <= BLOCK_SHARE * pair.d.size and count >= BLOCK_FILL * live:
         single = len(narrow) == 1 and ends[narrow[0]][1] - ends[narrow[0]][0] == 1
-        part = tuple(slice(a, b) for a, b in ends)
         outside[part] = False
         left = _fits(pair, outside)
         if left is not None and not single:
             box = ", ".join(f"{a}:{b}" for a, b in ends)
-            yield Place("one block", f"only the block [{box}], {size} elements", size / pair.d.size, left, part)
+            yield Place("one block", f"only the block [{box}], {size} elements", live, left, part)
         return
     flat = np.flatnonzero(pair.off.reshape(-1))
     start, stop = int(flat[0]), int(flat[-1]) + 1
-    if stop - start <= BLOCK_SHARE * pair.d.size and count >= BLOCK_FILL * (stop - start):
+    live = int(np.count_nonzero(pair.live.reshape(-1)[start:stop]))
+    if stop - start <= BLOCK_SHARE * pair.d.size and count >= BLOCK_FILL * live:
         outside.reshape(-1)[start:stop] = False
         left = _fits(pair, outside)
         if left is not None:
             text = f"only elements {start} to {stop - 1} in order of memory, {stop - start} of {pair.d.size}"
-            yield Place("one block", text, (stop - start) / pair.d.size, left)
+            yield Place("one block", text, live, left)
 
 
-FINDERS = (_elements, _indices, _border, _block)
+# The plainest first: of places of about one size the first is named.
+FINDERS = (_indices, _border, _block, _elements)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bisect_align.judgement.pair import Pair
-from bisect_align.judgement.precision import grid_step, rms
+from bisect_align.judgement.precision import GRID_MIN_LEVELS, grid_step, rms
 from bisect_align.model.dtypes import is_float
 from bisect_align.result.result import Symptom
 
@@ -22,8 +22,11 @@ ONE_SIDED = 0.02  # share of flips to the other side that near-ties may make
 FEW = 8  # elements below which a fit proves nothing
 MANY, ASIDE = 256, 0.2  # elements, and the mean in steps, from which a rounding is called one-sided
 CLAMPED = 3  # elements at a bound before it is called one
-PER_CHANNEL = 8  # elements a channel must have for each of its own constants to mean something
+PER_CHANNEL = 3, 8  # elements a channel must have for a constant of its own to mean something; for two of them
+SAME_FACTOR = 0.03  # factors nearer to 1 are none
 MANTISSA, BITS_MOST = 23, 16  # float32; more bits kept than this are no coarse rounding
+LEVELS_MOST = 256  # levels of a coarse rounding
+MOST_SHAKEN = 0.25  # of a step: near-ties that noise may decide
 
 ROUNDINGS: dict[str, Callable[[Array], Array]] = {
     "to nearest": np.rint,
@@ -105,19 +108,21 @@ def clamp(pair: Pair) -> Symptom | None:
     if pair.t.size < FEW:
         return None
     low, high = float(pair.t.min()), float(pair.t.max())
-    slack = 4 * pair.noise
-    if high - low <= slack:
+    level = rms(pair.y)
+    if high - low <= 4 * pair.noise or level == 0:
         return None
-    over, under = pair.y > high + slack, pair.y < low - slack
-    bounds = []
-    for beyond, bound, word in ((under, low, "below"), (over, high, "above")):
+    bounds, held = [], 0
+    for bound, word in ((low, "below"), (high, "above")):
+        slack = 4 * pair.noise * max(1.0, abs(bound) / level)
+        beyond = pair.y < bound - slack if word == "below" else pair.y > bound + slack
         count = int(np.count_nonzero(beyond))
-        if count and (count < CLAMPED or float(np.abs(pair.t[beyond] - bound).max()) > slack + 1e-6 * abs(bound)):
+        if count and float(np.abs(pair.t[beyond] - bound).max()) > slack + 1e-6 * abs(bound):
             return None
         if count:
             bounds.append(f"{word} {bound:.6g} ({count} elements)")
+            held += count
     left = rms(pair.t - np.clip(pair.y, low, high))
-    return pair.symptom("clamp", f"nothing {' and nothing '.join(bounds)}", left) if bounds and pair.explains(left) else None
+    return pair.symptom("clamp", f"nothing {' and nothing '.join(bounds)}", left) if held >= CLAMPED and pair.explains(left) else None
 
 
 def unclamped(pair: Pair) -> Symptom | None:
@@ -138,22 +143,24 @@ def unclamped(pair: Pair) -> Symptom | None:
 
 def passed_through(pair: Pair) -> Symptom | None:
     """The target is something that the operator was fed."""
-    for name, fed in (pair.boundary or {}).items():
-        if fed.shape == pair.target.shape and (is_float(fed.dtype) or fed.dtype.kind in "iub"):
-            left = Pair(pair.target, fed).before
-            if pair.explains(left):
-                return pair.symptom("passed through", f"it holds its own input {name!r}, unchanged", left)
+    for inner, fed in ((False, pair.boundary), (True, pair.inner)):
+        for name, value in (fed or {}).items():
+            if value.shape == pair.target.shape and (is_float(value.dtype) or value.dtype.kind in "iub"):
+                left = Pair(pair.target, value).before
+                if pair.explains(left):
+                    what = f"{name!r}, from which it is computed" if inner else f"its own input {name!r}, unchanged"
+                    return pair.symptom("passed through", f"it holds {what}", left)
     return None
 
 
 def per_channel(pair: Pair) -> Symptom | None:
     """A constant for each index of an axis: a bias that is missing, or another one."""
-    for axis in _channelled(pair):
+    for axis in _channelled(pair, PER_CHANNEL[0]):
         rest = tuple(a for a in range(pair.d.ndim) if a != axis)
         means = pair.d.mean(axis=rest, keepdims=True, dtype=np.float64)
         left = float(np.sqrt(max(pair.energy / pair.d.size - float(np.mean(np.square(means))), 0.0)))
-        many = int(np.count_nonzero(np.abs(means) > 4 * pair.noise)) >= max(2, means.size // 4)  # fewer: these channels are wrong
-        if many and pair.explains(left) and float(np.ptp(means)) > 4 * pair.noise and _varies(pair, rest):
+        many = int(np.count_nonzero(np.abs(means) > pair.noise)) >= max(2, means.size // 4)  # fewer: these channels are wrong
+        if many and pair.explains(left) and float(np.ptp(means)) > pair.noise and _varies(pair, rest):
             text = f"a constant for each of the {pair.d.shape[axis]} indices of axis {axis} ({means.min():+.4g} to {means.max():+.4g})"
             return pair.symptom("bias", text + ", as of a bias left out or of another one", left)
     return None
@@ -161,21 +168,21 @@ def per_channel(pair: Pair) -> Symptom | None:
 
 def affine_per_channel(pair: Pair) -> Symptom | None:
     """A factor and a constant for each index of an axis (other statistics or parameters). Loose: for what nothing else explains."""
-    for axis in _channelled(pair):
+    for axis in _channelled(pair, PER_CHANNEL[1]):
         rest = tuple(a for a in range(pair.d.ndim) if a != axis)
         factor, added = _affine(pair, rest)
         left = rms(pair.d - (factor - 1) * pair.y - added)
-        if pair.explains(left) and float(np.ptp(factor)) > 1e-4 and _varies(pair, rest):
+        if pair.explains(left) and float(np.abs(factor - 1).max()) > SAME_FACTOR and _varies(pair, rest):
             spread = f"factors {factor.min():.4g} to {factor.max():.4g}, constants {added.min():+.4g} to {added.max():+.4g}"
             text = f"a factor and a constant for each of the {pair.d.shape[axis]} indices of axis {axis} ({spread})"
             return pair.symptom("scale per channel", text + ", as of other statistics or parameters", left)
     return None
 
 
-def _channelled(pair: Pair) -> list[int]:
+def _channelled(pair: Pair, least: int) -> list[int]:
     """Axes whose indices have elements enough, the usual channel axes first."""
     shape = pair.d.shape
-    axes = [a for a in range(pair.d.ndim) if shape[a] > 1 and pair.d.size // shape[a] >= PER_CHANNEL]
+    axes = [a for a in range(pair.d.ndim) if shape[a] > 1 and pair.d.size // shape[a] >= least]
     return sorted(axes, key=lambda a: (a != 1, -a))
 
 
@@ -205,12 +212,36 @@ def coarse(pair: Pair) -> Symptom | None:
         found = _rounded(pair, np.where(step > 0, step, 1.0))
         if found is not None:
             return pair.symptom("coarse rounding", f"{bits} bits of mantissa, rounded {found[0]}", found[1])
-    step = grid_step(pair.t) or _two_levels(pair)
-    if step is None or ((own := grid_step(pair.y)) is not None and own >= 0.9 * step):
+    own, best = grid_step(pair.y), None
+    for step in filter(None, (_spacing(pair), grid_step(pair.t), _two_levels(pair))):
+        origin = float(pair.t.min()) - step * round(float(pair.t.min()) / step)
+        found = _rounded(pair, np.float64(step), origin if abs(origin) > 0.05 * step else 0.0)
+        if found is not None and (own is None or own < 0.9 * step) and (best is None or found[1] < best[1]):
+            best = f"multiples of {step:.6g}, rounded {found[0]}", found[1]
+    return pair.symptom("coarse rounding", *best) if best else None
+
+
+def _spacing(pair: Pair) -> float | None:
+    """The step of levels that were themselves stored in a coarse format, so that they are multiples only about; None where there is none.
+
+    Found from the small levels, which are stored most exactly, and made exact by the large ones (least squares over their numbers).
+    """
+    levels = np.unique(pair.t)
+    if not GRID_MIN_LEVELS <= levels.size <= min(LEVELS_MOST, pair.t.size // 2):
         return None
-    origin = float(pair.t.min()) - step * round(float(pair.t.min()) / step)
-    found = _rounded(pair, np.float64(step), origin if abs(origin) > 0.05 * step else 0.0)
-    return pair.symptom("coarse rounding", f"multiples of {step:.6g}, rounded {found[0]}", found[1]) if found else None
+    slack = 2 * pair.noise
+    gaps = np.diff(levels)
+    gaps = gaps[gaps > slack]
+    if not gaps.size:
+        return None
+    step = float(np.median(gaps[gaps <= 1.5 * gaps.min()]))
+    for _ in range(4):
+        number = np.rint(levels / step)
+        if not number.any():
+            return None
+        step = float(np.sum(number * levels) / np.sum(np.square(number)))
+    off = np.abs(levels - np.rint(levels / step) * step)
+    return step if float(off.max()) <= max(slack, 0.1 * step) else None
 
 
 def _two_levels(pair: Pair) -> float | None:
@@ -230,9 +261,16 @@ def _bits(x: Array) -> int | None:
 
 
 def _rounded(pair: Pair, step: Array | np.float64, origin: float = 0.0) -> tuple[str, float] | None:
-    """The way of rounding that leaves least, where that is little enough; "to nearest" wins a draw."""
-    found = [(rms(pair.t - (way((pair.y - origin) / step) * step + origin)), text) for text, way in ROUNDINGS.items()]
-    left, text = min(found, key=lambda f: f[0])
+    """The way of rounding that leaves least, where that is little enough; "to nearest" wins a draw.
+
+    Where noise decides to which side a value goes, either is right.
+    """
+    found = []
+    shake = np.minimum(4 * pair.noise * pair.sized, MOST_SHAKEN * step)
+    for text, way in ROUNDINGS.items():
+        sides = [np.abs(pair.t - (way((pair.y + moved - origin) / step) * step + origin)) for moved in (0.0, shake, -shake)]
+        found.append((rms(np.minimum.reduce(sides)), rms(sides[0]), text))
+    left, _, text = min(found, key=lambda f: (round(f[0] / pair.before, 2), f[1]))
     return (text, left) if pair.explains(left) else None
 
 
@@ -294,10 +332,19 @@ def levels(pair: Pair) -> Symptom | None:
     left = rms(np.where(np.abs(pair.d) == 1, 0, pair.d))
     if not pair.explains(left):
         return None
+    up, down = pair.y[pair.d == 1], pair.y[pair.d == -1]
+    if min(up.size, down.size) >= FEW and (up.max() <= down.min() or up.min() >= down.max()):
+        towards = bool(up.max() <= down.min())
+        middle = (float(up.max()) + float(down.min())) / 2 if towards else (float(up.min()) + float(down.max())) / 2
+        way = "towards" if towards else "away from"
+        how = "as by truncation" if towards else "as by rounding away from zero"
+        where = "zero" if abs(middle) <= 1 else f"level {middle:.4g}"
+        text = f"{up.size + down.size} of {pair.d.size} elements are one level off, always {way} {where}, {how}"
+        return pair.symptom("rounding", text, left)
     for side, moved in (
         ("down, as by floor or by truncation", -pair.d),
         ("up, as by ceil or by rounding half up", pair.d),
-        ("towards zero, as by truncation", -pair.d * np.sign(pair.y)),
+        ("towards zero, as by truncation", -pair.d * np.sign(pair.y)),  # with a few near-ties that went the other way
     ):
         there, back = (int(np.count_nonzero(moved == by)) for by in (1, -1))
         if there >= FEW and back <= ONE_SIDED * there:

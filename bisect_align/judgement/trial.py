@@ -57,6 +57,7 @@ class Score:
     """value: introduced error over what noise explains, before class factors; None = could not be judged, `note` says why.
 
     introduced, expected: relative L2 of the introduced error and of the modelled noise. kind: hard evidence, or precision loss.
+    reach: how many times the expected noise an error that is spread like it comes to at a value of 1.
     """
 
     value: float | None
@@ -66,6 +67,7 @@ class Score:
     kind: Kind | None = None
     note: str = ""
     fixed: bool = False  # hard evidence or exact comparison: peers do not soften it
+    reach: float = 1.0
 
     @property
     def unknown(self) -> bool:
@@ -118,7 +120,7 @@ def try_region(
     return _continuous(bench, region, feeds, target, y0, precision, op, replays)
 
 
-def _jitters(
+def jitters(
     bench: Bench, region: Region, precision: Precision, amount: float, count: int, tag: str, first: int = 0
 ) -> list[Jitter]:
     """Independent draws number first, first + 1, ... of this region."""
@@ -128,7 +130,7 @@ def _jitters(
     ]
 
 
-def _replay_jittered(
+def replay_jittered(
     bench: Bench,
     region: Region,
     feeds: Mapping[str, Array],
@@ -136,6 +138,7 @@ def _replay_jittered(
     base: Mapping[str, Array],
     matrices: Mapping[str, bool],
 ) -> Array | None:
+    """The region's output with boundary, weights (base, see `weights_of`) and hidden tensors moved; None where it cannot run."""
     got = bench.engine.replay(
         region.nodes,
         {name: jitter.boundary(name, x) for name, x in feeds.items()},
@@ -158,8 +161,8 @@ def _discrete(
     flipped, wide = np.zeros(y0.shape, bool), np.zeros(y0.shape, bool)
     # every replay draws anew: an exact half goes the other way in one draw of two, whatever the amount
     for turn, (units, into) in enumerate((*((u, flipped) for u in FLIP_UNITS), (WIDE_UNITS, wide))):
-        for jitter in _jitters(bench, region, precision, units, REPLAYS, "flip", turn * REPLAYS):
-            y = _replay_jittered(bench, region, feeds, jitter, base, matrices)
+        for jitter in jitters(bench, region, precision, units, REPLAYS, "flip", turn * REPLAYS):
+            y = replay_jittered(bench, region, feeds, jitter, base, matrices)
             if y is not None and y.shape == y0.shape:
                 into |= y != y0
     wide |= flipped
@@ -306,8 +309,8 @@ def _deviations(
     if plain is None:
         return []
     found = []
-    for jitter in _jitters(bench, region, precision, 1.0, replays, reading.how):
-        y = _replay_jittered(bench, region, feeds, jitter, reading.weights, matrices)
+    for jitter in jitters(bench, region, precision, 1.0, replays, reading.how):
+        y = replay_jittered(bench, region, feeds, jitter, reading.weights, matrices)
         if y is not None and y.shape == odd.shape:
             with np.errstate(invalid="ignore"):  # infinite minus infinite, where both are odd
                 moved = y.astype(np.float64) - plain
@@ -343,7 +346,7 @@ def _score(
     elif precision.name in LOSS and not _tabled(bench, region, d) and special.lost(d, y, noise, introduced, LOSS[precision.name]):
         kind = Kind.PRECISION_LOSS
         note = "the format destroys the signal here"
-    return Score(value, statistic, introduced, expected, kind, note)
+    return Score(value, statistic, introduced, expected, kind, note, reach=got.reach)
 
 
 def _rounds_once(bench: Bench, region: Region) -> bool:

@@ -210,12 +210,11 @@ def fit(raw: Array, prediction: Array, votes: Votes, tolerance: Tolerance, *, vo
     clear = best.residual <= tolerance.fits and best.residual * BETTER < max(rival, tolerance.tie)
     if vote and clear and len(tried) > 1:
         votes.add(key, best.fix.label)
+    if clear and carries_evidence(best.values) and not any(f.fix.shown or f.fix.label == "id" for f in tried):
+        return best  # the plain reading is a wrong shape, and of all others only this one fits
     allowed = [f for f in ranked if f.fix.shown or f.fix.label in PLAIN or votes.believed(key, f.fix.label)]
     if not allowed:
-        if all(f.fix.crops for f in tried):
-            # the plain reading is a wrong shape: only a clear fit of the whole tensor speaks against that
-            return best if clear and carries_evidence(best.values) else None
-        return next(f for f in tried if f.fix is first)
+        return None if all(f.fix.crops for f in tried) else next(f for f in tried if f.fix is first)
     if allowed[0].residual <= tolerance.fits:
         return allowed[0]
     # nothing fits: lay it out as the dump's other entries are, for a fault looks like this

@@ -12,6 +12,7 @@ from typing import Any
 from bisect_align.dumps.entry import Entry
 from bisect_align.errors import MatchError
 
+TABLE = "tensors"
 _EXPECTED = 'expected a table [tensors] of "entry" = "tensor" pairs, "" to ignore an entry'
 _TOML_LINE = re.compile(r"\s*\(at line (\d+), column \d+\)$")
 
@@ -27,7 +28,8 @@ def parse_map(text: str, *, name: str) -> dict[str, str]:
     data = _from_json(text, name) if json_text else _from_toml(text, name)
     if not isinstance(data, dict):
         raise MatchError("the map is no table", where=name, hint=_EXPECTED)
-    pairs = data.get("tensors", data)
+    _check_keys(data, name)
+    pairs = data.get(TABLE, data)
     if isinstance(pairs, str):  # a flat map whose entry is called `tensors`
         pairs = data
     if not isinstance(pairs, dict):
@@ -40,7 +42,32 @@ def parse_map(text: str, *, name: str) -> dict[str, str]:
             )
         if not isinstance(tensor, str):
             raise MatchError(f"the tensor of {entry!r} is no text: {tensor!r}", where=_at(name, text, entry), hint=_EXPECTED)
+    _check_twice(pairs, name)
     return dict(pairs)
+
+
+def _check_keys(document: Mapping[str, Any], name: str) -> None:
+    """Beside [tensors] nothing is read; without it, a table of nearly that name is meant for it."""
+    if isinstance(document.get(TABLE), dict):
+        unknown = [key for key in document if key != TABLE]
+    else:
+        unknown = difflib.get_close_matches(TABLE, [key for key, value in document.items() if isinstance(value, dict)], 1)
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], [TABLE])
+        hint = f"did you mean [{TABLE}]? names with dots need quotes" if near else f"entries stand below [{TABLE}]"
+        raise MatchError(f"unknown key {unknown[0]!r}", where=name, hint=hint)
+
+
+def _check_twice(pairs: Mapping[str, str], name: str) -> None:
+    """Which of two entries of one tensor the user means cannot be told."""
+    entries: dict[str, str] = {}
+    for entry, tensor in pairs.items():
+        if tensor and (other := entries.setdefault(tensor, entry)) != entry:
+            raise MatchError(
+                f"two entries are given the tensor {tensor!r}: {other!r} and {entry!r}",
+                where=name,
+                hint='leave one of them out with ""',
+            )
 
 
 def check_map(map: Mapping[str, str], entries: Sequence[Entry], tensors: Collection[str]) -> None:

@@ -32,7 +32,7 @@ Array: TypeAlias = NDArray[Any]
 
 ROUNDS = 4  # of relabelling upstream
 HABIT_MIN, HABIT_SHARE = 2, 0.8
-SIGNATURE = 3  # operators of the chain by which habits are told apart
+SIGNATURE, ALIKE = 3, 2  # operators of the chain by which habits are told apart, and how many must agree at least
 HABIT_BETTER = 1.5  # how much better a habit's place must be than the name's
 
 
@@ -98,15 +98,18 @@ class Matcher:
 
     def _settle_names(self) -> None:
         """Settle; again while entries move upstream or habits appear that could settle what is left."""
+        before: dict[HabitKey, int] = {}
         for _ in range(ROUNDS):
-            consumed, before = len(self.known.consumed), self.known.habits
+            consumed = len(self.known.consumed)
             self.settle()
             self.known.habits = self._habits()
             self.homes.update(self.upwards)
             for tensor, seen in self.placed.items():
                 if seen.status is Status.ALIAS and self._habit_place(seen.claim) in (None, tensor):
                     self.homes[seen.claim.entry] = tensor
-            taught = self.known.habits != before and (bool(self.dropped) or any(map(self._doubtful, self.placed.items())))
+            moving = {key: offset for key, offset in self.known.habits.items() if offset}
+            taught = moving != before and (bool(self.dropped) or any(map(self._doubtful, self.placed.items())))
+            before = moving
             if not self.upwards and not taught and len(self.known.consumed) == consumed:
                 return
 
@@ -279,24 +282,28 @@ class Matcher:
             self._lines[tensor] = [*reversed(above(self.graph, tensor)), tensor, *below(self.graph, tensor)]
         return self._lines[tensor]
 
-    def _signature(self, tensor: str) -> tuple[str, ...]:
-        """Operator types of the chain that starts with the producer of `tensor`: the key over which naming habits are learnt."""
+    def _signatures(self, tensor: str) -> list[tuple[str, ...]]:
+        """Operator types of the chain that starts with the producer of `tensor`, the longest first: the keys over which naming
+        habits are learnt."""
         line = self._line(tensor)
         chain = line[line.index(tensor) :][:SIGNATURE]
-        return tuple(self.graph.nodes[self.graph.producer[name]].op for name in chain)
+        ops = tuple(self.graph.nodes[self.graph.producer[name]].op for name in chain)
+        return [ops[:n] for n in range(len(ops), min(ALIKE, len(ops)) - 1, -1)]
 
     def _note_offset(self, claim: Claim, name: str, seen: Observation) -> None:
         if not seen.supported:
             return
         line = self._line(claim.tensor)
         if name in line:
-            self.offsets[(claim.kind, self._signature(claim.tensor))][line.index(name) - line.index(claim.tensor)] += 1
+            for signature in self._signatures(claim.tensor):
+                self.offsets[(claim.kind, signature)][line.index(name) - line.index(claim.tensor)] += 1
 
     def _habits(self) -> dict[HabitKey, int]:
         found = {}
         for key, counter in self.offsets.items():
             offset, count = counter.most_common(1)[0]
-            if offset and count >= HABIT_MIN and count >= HABIT_SHARE * counter.total():
+            named = offset < len(key[1])  # the signature must name the operators that the habit passes over
+            if named and count >= HABIT_MIN and count >= HABIT_SHARE * counter.total():
                 found[key] = offset
         return found
 
@@ -308,8 +315,9 @@ class Matcher:
         return seen.residual > self.known.tolerance.tie and self._habit_place(seen.claim) not in (None, tensor)
 
     def _habit_place(self, claim: Claim) -> str | None:
-        offset = self.known.habits.get((claim.kind, self._signature(claim.tensor)))
-        if offset is None:
+        keys = [(claim.kind, signature) for signature in self._signatures(claim.tensor)]
+        offset = next((self.known.habits[key] for key in keys if key in self.known.habits), 0)
+        if not offset:
             return None
         line = self._line(claim.tensor)
         at = line.index(claim.tensor) + offset

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,9 @@ def cut(
     region: Region,
     *,
     types: Mapping[str, TensorType] | None = None,
+    outputs: Sequence[str] = (),
 ) -> ModelProto:
-    """The region as a model: its boundary as inputs, its output as output, weights inside.
+    """The region as a model: its boundary as inputs, its output (or the outputs named, made by its nodes) as output, weights inside.
 
     source: the file or the model to cut from, as it was before any up-cast; None cuts from the graph itself. Types and shapes,
     opset imports, IR version, local functions and metadata are those of the source, which is never edited.
@@ -40,7 +41,8 @@ def cut(
     except KeyError as missing:
         what = f"has no tensor {missing}"
         raise ModelError(what, where="the model to cut from", hint="is it the model of this graph?") from None
-    stated = {name: _stated(name, origin, types or {}) for name in (*region.boundary, region.output, *region.hidden)}
+    asked = tuple(outputs) or (region.output,)
+    stated = {name: _stated(name, origin, types or {}) for name in (*region.boundary, *asked, *region.hidden)}
     feeds: dict[str, np.dtype[Any]] = {}
     for name in region.boundary:
         if stated[name] is None:
@@ -48,12 +50,16 @@ def cut(
         kinds = (origin.types.get(name), (types or {}).get(name))
         known = [kind.dtype for kind in kinds if kind is not None and kind.dtype is not None]
         feeds[name] = known[0] if known else np.dtype(np.float32)  # of no account where the type is no tensor's
-    plain = segment(origin, nodes, feeds, [region.output])
+    plain = segment(origin, nodes, feeds, asked)
     tidy = _through_graphsurgeon(plain)
     inside = {name for node in tidy.graph.node for name in node.output}
     _restore(tidy.graph.input, region.boundary, stated)
-    _restore(tidy.graph.output, (region.output,), stated)
-    _restore(tidy.graph.value_info, [name for name in region.hidden if name in inside and stated[name] is not None], stated)
+    _restore(tidy.graph.output, asked, stated)
+    _restore(
+        tidy.graph.value_info,
+        [name for name in region.hidden if name in inside and name not in asked and stated[name] is not None],
+        stated,
+    )
     return tidy
 
 

@@ -121,9 +121,11 @@ def indices(node: Node) -> frozenset[str]:
 def never_fed(graph: Graph) -> frozenset[str]:
     """Tensors from which a shape parameter is computed, the shape parameters themselves included.
 
-    Walks up through integer, bool and small tensors; stops at Shape and Size, at larger float tensors (and 8-bit ones, which
-    are quantised values), at graph inputs and constants, all of which but the last are named when they are reached.
+    Walks up through integer, bool and small tensors; stops at Shape and Size, at graph inputs and constants (the former are named
+    when they are reached), at 8-bit tensors, which are quantised values, and at floats that are large or computed from what a
+    float input holds: these are data, also where a condition is read off them in the end.
     """
+    data = _from_float_inputs(graph)
     found: set[str] = set()
     stack: list[str] = []
     for node in graph.nodes:
@@ -137,8 +139,26 @@ def never_fed(graph: Graph) -> frozenset[str]:
         source = graph.producer.get(name)
         if source is None or graph.nodes[source].op in _SHAPES:
             continue
-        stack.extend(above for above in graph.nodes[source].reads if above not in found and _may_steer(graph.types.get(above)))
+        stack.extend(
+            above
+            for above in graph.nodes[source].reads
+            if above not in found and above not in data and _may_steer(graph.types.get(above))
+        )
     return frozenset(found)
+
+
+def _from_float_inputs(graph: Graph) -> set[str]:
+    """Float tensors that are computed from the values (not the shapes) of float inputs by float operators all the way."""
+
+    def real(name: str) -> bool:
+        kind = graph.types.get(name)
+        return kind is not None and kind.dtype is not None and is_float(kind.dtype)
+
+    found = {name for name in graph.inputs if real(name)}
+    for node in graph.nodes:
+        if found.intersection(node.reads):
+            found.update(name for name in node.makes if real(name))
+    return found
 
 
 def _pick(inputs: Iterable[str], places: Iterable[int]) -> list[str]:

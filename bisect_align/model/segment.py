@@ -10,7 +10,7 @@ import onnx
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from bisect_align.model.dtypes import elem_type
-from bisect_align.model.graph import Graph
+from bisect_align.model.graph import Graph, Node
 
 # Since this version an initializer needs not be a graph input as well.
 _FREE_INITIALIZERS = 4
@@ -31,6 +31,7 @@ def segment(
     or that are asked for as outputs, become initializers. Inputs and outputs state no shape; a feed whose type in the graph
     is no tensor (a sequence, an optional) keeps that type. Opset imports, IR version (at least 4), metadata and local
     functions are kept. A feed named like a tensor that one of the nodes makes wins: the node's own value gets a hidden name.
+    Absent outputs that an operator always makes get one too.
     by_reference: initializers of more than this many bytes carry no data but a reference (location = their name), for engines
     that are handed the arrays beside the model.
 
@@ -59,6 +60,7 @@ def segment(
         if node.name in labels:  # ONNX Runtime refuses two nodes of one name, but not nodes without
             body.node[-1].name = ""
         labels.add(node.name)
+        _name_required_outputs(body.node[-1], node, graph)
         made.update(name for name in node.makes if name not in given)
     for name in outputs:
         if name in graph.constants and name not in given:
@@ -81,6 +83,23 @@ def _stated(graph: Graph, name: str, dtype: np.dtype[Any] | None) -> ValueInfoPr
     if dtype is None:
         raise ValueError(f"the type of {name!r} is not known")
     return onnx.helper.make_tensor_value_info(name, elem_type(dtype), None)
+
+
+def _name_required_outputs(proto: NodeProto, node: Node, graph: Graph) -> None:
+    """Give a name to absent outputs that the operator always makes: ONNX Runtime's Split writes through a null pointer there.
+
+    Optional outputs stay absent; naming them could make the operator compute something else.
+    """
+    absent = [place for place, name in enumerate(proto.output) if not name]
+    if not absent:
+        return
+    try:
+        formal = onnx.defs.get_schema(node.op, graph.opsets.get(node.domain, 1), node.domain).outputs
+    except onnx.defs.SchemaError:
+        return
+    for place in absent:
+        if formal and formal[min(place, len(formal) - 1)].option != onnx.defs.OpSchema.FormalParameterOption.Optional:
+            proto.output[place] = f"{node.makes[0] if node.makes else node.label}!absent{place}"
 
 
 def _without(node: NodeProto, given: set[str], made: set[str], graph: Graph) -> NodeProto:

@@ -30,3 +30,15 @@ def phrase(figures: Figures) -> str:
         index = ", ".join(map(str, figures.worst))
         parts.append(f"worst at [{index}]: {number(figures.worst_golden)} became {number(figures.worst_target)}")
     return ", ".join(parts) or "not comparable element by element"
+
+
+def distributions(figures: Figures) -> str:
+    """The figures that are computed on request, in one line."""
+    named = {
+        "KL": figures.kl,
+        "histogram distance": figures.histogram,
+        "median relative error": figures.median_rel,
+        "Top-1": figures.top1,
+        "Top-5": figures.top5,
+    }
+    return ", ".join(f"{name} {number(value)}" for name, value in named.items() if value is not None)

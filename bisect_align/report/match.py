@@ -13,6 +13,14 @@ from bisect_align.report.figures import number
 from bisect_align.result.escape import visible
 from bisect_align.result.match import Leftover, MatchReport, MatchRow
 
+_MEANING = {
+    "alias": "named after another tensor of its fused group; its value belongs here",
+    "name-only": "too few different values to prove anything; its name alone puts it here",
+    "unsupported": "its name puts it here, but its value does not follow from the entries above it: a wrong operator looks so, and a "
+    "wrong name, input or sample too. A run (the same command without `match`) judges which; if the name is wrong, mend it with --map",
+    "wrong-shape": "its name puts it here, but no layout gives its shape: a wrong operator looks so, and a wrong name too. A run judges "
+    "which; if the name is wrong, mend it with --map",
+}
 _SHOWN = 8  # lines of a list of leftovers before "and n more": --json and --write-map hold them all
 
 
@@ -35,6 +43,9 @@ def _parts(found: MatchReport, whole: bool) -> Iterator[RenderableType]:
     if whole:
         yield Text()
         yield _table(found.rows)
+        if legend := [(status, text) for status, text in _MEANING.items() if any(row.status == status for row in found.rows)]:
+            yield Text()
+            yield Group(*(Text(f"{status}: {text}.") for status, text in legend))
     sections = (
         ("Stale?", found.stale),
         ("Colliding names", found.colliding),

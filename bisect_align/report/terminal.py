@@ -14,9 +14,21 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from bisect_align.report.figures import number, phrase
+from bisect_align.report.figures import distributions, number, phrase
 from bisect_align.result.escape import visible
-from bisect_align.result.result import BoundaryTensor, Coverage, Culprit, Figures, NodeInfo, RegionInfo, Result, Suspect, Verdict
+from bisect_align.result.repeats import Repeats
+from bisect_align.result.result import (
+    Accumulation,
+    BoundaryTensor,
+    Coverage,
+    Culprit,
+    Figures,
+    NodeInfo,
+    RegionInfo,
+    Result,
+    Suspect,
+    Verdict,
+)
 
 _STYLES = {Verdict.FAULT: "bold red", Verdict.ALIGNED: "bold green"}
 _SHOWN = 5  # lines of a list before "and n more": result.json holds them all
@@ -46,10 +58,17 @@ def report(result: Result) -> Group:
 
 def _parts(result: Result) -> Iterator[RenderableType]:
     yield verdict_line(result)
-    for position, culprit in enumerate(result.culprits[:_IN_FULL], 1):
+    leaders = [(at, one) for at, one in enumerate(result.culprits, 1) if _leads(result, at)]
+    for position, culprit in leaders[:_IN_FULL]:
         yield from _section(f"Culprit {position} of {len(result.culprits)}: {culprit.kind}", _culprit(culprit))
-    if len(result.culprits) > _IN_FULL:
-        yield from _section("Further culprits", _list([_brief(item) for item in result.culprits[_IN_FULL:]], limit=4 * _SHOWN))
+    if len(leaders) > _IN_FULL:
+        yield from _section("Further culprits", _list([_brief(item) for _, item in leaders[_IN_FULL:]], limit=4 * _SHOWN))
+    if result.accumulation:
+        yield from _section("What the error is made of", _accumulation(result.accumulation))
+    if result.repeats:
+        yield from _section("Between runs", _repeats(result.repeats))
+    if any(row.output and row.accumulated and row.accumulated.kl is not None for row in result.tensors):
+        yield from _section("Outputs", _outputs(result))
     if result.crossings:
         yield from _section("Where accumulated error crosses the threshold", _crossings(result))
     if result.suspected_entries:
@@ -68,6 +87,12 @@ def _parts(result: Result) -> Iterator[RenderableType]:
         yield from _section("What to do next", _list(result.next, limit=len(result.next)))
 
 
+def _leads(result: Result, position: int) -> bool:
+    """Whether a culprit is the first of its equals."""
+    before = {culprit.region.output for culprit in result.culprits[: position - 1]}
+    return before.isdisjoint(result.culprits[position - 1].same_as)
+
+
 def _section(title: str, body: RenderableType) -> Iterator[RenderableType]:
     yield Text()
     yield Text(visible(title), style="bold")
@@ -81,10 +106,13 @@ def _culprit(culprit: Culprit) -> RenderableType:
         facts.append(("symptom", _plain(f"{symptom.name}: {symptom.text}")))
     facts += [("likely cause", _plain(guess)) for guess in culprit.hypotheses]
     if culprit.same_as:
-        facts.append(("same as", _plain(culprit.same_as)))
+        facts.append(("equal ones", _plain(f"{family(culprit)}, also at {_some(culprit.same_as)}")))
     if culprit.witness:
         facts.append(("witness", _plain(culprit.witness)))
     facts.append(("errors", _errors(culprit)))
+    facts += [("", _plain(line)) for line in _distributions(culprit)]
+    if culprit.gain is not None:
+        facts.append(("gain", _plain(f"{number(culprit.gain)} times the error that came in is handed on (inherited)")))
     noise = culprit.noise
     hides = f"could hide a relative error of {number(noise.hides)}"
     explains = f"a healthy {noise.precision} target introduces {number(noise.expected)} here and {hides}"
@@ -94,19 +122,35 @@ def _culprit(culprit: Culprit) -> RenderableType:
         ("replay", _plain(f"target against the node run by ONNX Runtime on these: {phrase(culprit.certificate.replay)}"))
     )
     facts.append(("consumed", _plain(_consumed(culprit))))
+    if culprit.certificate.deterministic is not None:
+        same = "the same value in all of them" if culprit.certificate.deterministic else "another value: not deterministic here"
+        facts.append(("other runs", _plain(same)))
     if culprit.repro:
         facts.append(("repro", _plain(culprit.repro)))
     return _facts(facts)
 
 
 def _suspect(suspect: Suspect) -> str:
-    return f"{_nodes(suspect.region)} -> {suspect.region.output}: score {number(suspect.noise.score)}, {suspect.reason}"
+    error, noise = suspect.introduced.rel_l2, suspect.noise
+    facts = [
+        f"score {number(noise.score)}",
+        f"relative L2 {number(error)} (noise explains {number(noise.expected)})",
+        suspect.reason,
+    ]
+    return f"{_nodes(suspect.region)} -> {suspect.region.output}: {', '.join(fact for fact in facts if fact)}"
 
 
 def _brief(culprit: Culprit) -> str:
-    same = f", same as {culprit.same_as}" if culprit.same_as else ""
+    same = f"; {family(culprit)}, also at {_some(culprit.same_as)}" if culprit.same_as else ""
     figures = f"relative L2 {number(culprit.introduced.rel_l2)}, score {number(culprit.noise.score)}"
     return f"{_nodes(culprit.region)} -> {culprit.region.output}: {culprit.kind}, {figures}{same}"
+
+
+def family(culprit: Culprit) -> str:
+    """How many equal culprits, and of what: "17 × Softmax(axis=-1)"."""
+    nodes = culprit.region.nodes
+    attributes = ", ".join(f"{key}={value}" for key, value in nodes[0].attributes.items()) if len(nodes) == 1 else ""
+    return f"{1 + len(culprit.same_as)} × {_nodes(culprit.region)}{f'({attributes})' if attributes else ''}"
 
 
 def _region(region: RegionInfo) -> RenderableType:
@@ -138,6 +182,49 @@ def _errors(culprit: Culprit) -> RenderableType:
         if figures is not None:
             table.add_row(Text(name), *_cells(figures))
     return table
+
+
+def _distributions(culprit: Culprit) -> Iterator[str]:
+    """The figures on request, of what the region introduced and of what came together."""
+    for name, figures in (("introduced", culprit.introduced), ("accumulated", culprit.accumulated)):
+        if figures is not None and figures.kl is not None:
+            yield f"{name}: {distributions(figures)}"
+
+
+def _outputs(result: Result) -> RenderableType:
+    seen = [(row, row.accumulated) for row in result.tensors if row.output and row.accumulated]
+    return _facts([(row.state, _plain(f"{row.name}: {phrase(found)}, {distributions(found)}")) for row, found in seen])
+
+
+def _accumulation(sums: Accumulation) -> RenderableType:
+    facts = [("output", f"{sums.output}: relative L2 {number(sums.error)}")]
+    if sums.crosses:
+        facts.append(
+            ("crosses at", f"{sums.crosses}: the first that is beyond the limit while all that it was made from is within")
+        )
+    for at, one in enumerate(sums.contributors):
+        also = f", without those above as well by {number(one.together)}" if at else ""
+        text = (
+            f"{_nodes(one.region)} -> {one.region.output}: introduced {number(one.introduced)}, without it the output is off by"
+        )
+        facts.append(("contributor", f"{text} {number(one.without)}{also}"))
+    facts.append(("tried", f"the {sums.tried} largest of {sums.regions} errors above the output, each taken out by replay"))
+    return _facts([(name, _plain(value)) for name, value in facts])
+
+
+def _repeats(repeats: Repeats) -> RenderableType:
+    facts = [("dumps", f"{len(repeats.dumps)} more of this run: {_some(repeats.dumps)}")]
+    told = f"{repeats.compared} tensors compared bit for bit, {len(repeats.differing)} differ"
+    facts.append(("tensors", told + (f"; not compared: {_some(list(repeats.not_compared))}" if repeats.not_compared else "")))
+    facts.append(("inputs", repeats.inputs))
+    if repeats.begins:
+        facts.append(("begins at", f"{repeats.begins}: all that it was made from is the same in all runs"))
+    for one in repeats.differing[:_SHOWN]:
+        size = one.reason or f"max abs {number(one.max_abs)}, relative L2 {number(one.rel_l2)}, {one.mismatched}/{one.elements}"
+        facts.append(("differs", f"{one.tensor or one.entry}: {size}, in {one.runs} of {len(repeats.dumps)}"))
+    if len(repeats.differing) > _SHOWN:
+        facts.append(("", f"and {len(repeats.differing) - _SHOWN} more (see result.json)"))
+    return _facts([(name, _plain(value)) for name, value in facts])
 
 
 def _cells(figures: Figures) -> list[Text]:
@@ -222,7 +309,7 @@ def _not_judged(result: Result) -> list[str]:
     for item in result.not_judged:
         by_reason.setdefault(item.reason, []).append(item.tensor)
     ordered = sorted(by_reason.items(), key=lambda entry: -len(entry[1]))
-    return [f"{_count(len(tensors), 'tensor')}, {reason}: {_some(tensors)}" for reason, tensors in ordered]
+    return [f"{_count(len(tensors), 'tensor')}{f', {reason}' if reason else ''}: {_some(tensors)}" for reason, tensors in ordered]
 
 
 def _count(amount: int, thing: str) -> str:

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from bisect_align.errors import OutputError, UsageError
-from bisect_align.result.match import MatchReport
 from bisect_align.result.result import SCHEMA, Result
 from bisect_align.result.schema import schema
 from bisect_align.result.table import to_csv
@@ -27,8 +26,8 @@ _ASIDE = ".writing-"
 _UNSEEN = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
-def to_json(result: Result | MatchReport) -> bytes:
-    """The result as indented UTF-8 JSON; NaN and the infinities become "nan", "inf", "-inf"."""
+def to_json(result: Any) -> bytes:
+    """A result (or any plain data) as indented UTF-8 JSON; NaN and the infinities become "nan", "inf", "-inf"."""
     plain = msgspec.json.encode(_plain(msgspec.to_builtins(result)))
     text = msgspec.json.format(plain, indent=2).decode()
     return _UNSEEN.sub(lambda found: f"\\u{ord(found.group()):04x}", text).encode() + b"\n"

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from bisect_align.result.repeats import Repeats
+
 SCHEMA = "bisect-align/result/1"
 
 
@@ -51,7 +53,10 @@ class Consumed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Error figures of one pair of tensors (see metrics.measure for each definition); None = not computed."""
+    """Error figures of one pair of tensors (see metrics.measure for each definition); None = not computed.
+
+    kl, histogram, median_rel, top1, top5: on request only (see metrics.distributions).
+    """
 
     elements: int = 0
     cosine: float | None = None
@@ -75,6 +80,11 @@ class Figures:
     worst: tuple[int, ...] | None = None
     worst_golden: float | None = None
     worst_target: float | None = None
+    kl: float | None = None
+    histogram: float | None = None
+    median_rel: float | None = None
+    top1: float | None = None
+    top5: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +113,7 @@ class Noise:
     """What a healthy target of this precision introduces in the region.
 
     expected: relative L2 of the modelled noise; score: introduced error over what noise explains (convicted above 2);
-    hides: the largest relative L2 error that this noise could hide.
+    hides: the largest relative L2 error, spread like the noise, that would not be convicted here.
     """
 
     expected: float
@@ -125,12 +135,16 @@ class BoundaryTensor:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """The figures that prove a culprit: what it was fed, what it should have made of it, and who read the wrong value."""
+    """The figures that prove a culprit: what it was fed, what it should have made of it, and who read the wrong value.
+
+    deterministic: whether further dumps of the same run hold this very value; None where there is none to compare with.
+    """
 
     boundary: tuple[BoundaryTensor, ...]
     replay: Figures
     consumed: Consumed
     by: tuple[str, ...] = ()
+    deterministic: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +158,11 @@ class Symptom:
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """A region whose introduced error noise cannot explain."""
+    """A region whose introduced error noise cannot explain.
+
+    gain: as in TensorRow. same_as: outputs of equal culprits (same operators and attributes, same look of the error): the first of
+    a group names all others, each other one names the first.
+    """
 
     kind: Kind
     region: RegionInfo
@@ -153,9 +171,10 @@ class Culprit:
     certificate: Certificate
     accumulated: Figures | None = None
     inherited: Figures | None = None
+    gain: float | None = None
     symptoms: tuple[Symptom, ...] = ()
     hypotheses: tuple[str, ...] = ()
-    same_as: str | None = None
+    same_as: tuple[str, ...] = ()
     witness: str | None = None
     repro: str | None = None
 
@@ -198,7 +217,14 @@ class CrossingInfo:
 
 @dataclass(frozen=True, slots=True)
 class TensorRow:
-    """One tensor of the graph, compared or not."""
+    """One tensor of the graph, compared or not. output: it is an output of the graph.
+
+    The budget of a judged region, relative L2 errors (None where the region was not judged, or a value cannot be had):
+    introduced: the target against the region replayed on the target's own boundary values, as it was judged. inherited: that
+    replay against the golden, what came in from above. gain: inherited over the largest accumulated error at the boundary, what
+    the region makes of an error that comes in (1: passed on, below: damped, above: amplified); None where nothing came in.
+    hides: the largest error, spread like the noise, that would not be convicted here.
+    """
 
     name: str
     order: int
@@ -212,7 +238,41 @@ class TensorRow:
     confidence: float | None = None
     accumulated: Figures | None = None
     introduced: float | None = None
+    inherited: float | None = None
+    gain: float | None = None
+    hides: float | None = None
     score: float | None = None
+    output: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Contributor:
+    """A healthy region whose introduced error reaches an output (see judgement.contributions).
+
+    without: relative L2 of the output if this region alone had introduced none. together: if neither it nor those before it had.
+    """
+
+    region: RegionInfo
+    introduced: float
+    without: float
+    together: float
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulation:
+    """What the error of an output is made of, where no region is at fault.
+
+    error: relative L2 of the output. crosses: the first tensor on the way there that is beyond the limit, its boundary within.
+    contributors: regions that were found to matter, most first, each of which lessens what those before it leave. tried: how many
+    regions were tried, of how many above the output (regions) that introduced an error.
+    """
+
+    output: str
+    error: float
+    crosses: str | None
+    contributors: tuple[Contributor, ...]
+    tried: int
+    regions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +355,8 @@ class Result:
     suspected_entries: tuple[SuspectedEntry, ...] = ()
     not_judged: tuple[NotJudged, ...] = ()
     crossings: tuple[CrossingInfo, ...] = ()
+    accumulation: Accumulation | None = None
+    repeats: Repeats | None = None
     tensors: tuple[TensorRow, ...] = ()
     coverage: Coverage | None = None
     inputs: tuple[InputInfo, ...] = ()

@@ -10,9 +10,10 @@ from dataclasses import fields
 from bisect_align.result.escape import cell
 from bisect_align.result.result import Figures, Result, TensorRow
 
-_ABOUT = ("order", "name", "node", "op", "state", "reason", "entry", "rule", "fix", "confidence", "introduced", "score")
+_ABOUT = ("order", "name", "node", "op", "state", "reason", "entry", "rule", "fix", "confidence")
+_BUDGET = ("introduced", "inherited", "gain", "hides", "score")
 _FIGURES = tuple(item.name for item in fields(Figures))
-COLUMNS = _ABOUT + _FIGURES
+COLUMNS = _ABOUT + _BUDGET + _FIGURES
 
 
 def to_csv(result: Result) -> str:
@@ -25,7 +26,7 @@ def to_csv(result: Result) -> str:
 
 
 def _row(tensor: TensorRow) -> Iterator[str]:
-    for name in _ABOUT:
+    for name in _ABOUT + _BUDGET:
         yield _cell(getattr(tensor, name))
     for name in _FIGURES:
         yield _cell(getattr(tensor.accumulated, name)) if tensor.accumulated is not None else ""

@@ -6,48 +6,33 @@ import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
 from numpy.typing import NDArray
 
 from bisect_align.dumps.catalogue import catalogue
 from bisect_align.dumps.convention import AUTO
 from bisect_align.dumps.convention import load as load_convention
 from bisect_align.dumps.entry import Catalogue, Entry
-from bisect_align.errors import DumpError, MatchError, ModelError, UsageError
+from bisect_align.errors import MatchError, ModelError, UsageError
 from bisect_align.golden.protocol import Unavailable
 from bisect_align.golden.segments import SegmentEngine
 from bisect_align.judgement.policy import Policy
-from bisect_align.judgement.precision import PRECISIONS, grid_step
-from bisect_align.matching.claims import Claims, Rule, claim
-from bisect_align.matching.fit import LOOSEST, Votes, fit, read
-from bisect_align.matching.maps import parse_map
+from bisect_align.judgement.precision import PRECISIONS
+from bisect_align.matching.claims import Claims, claim
 from bisect_align.metrics.measure import measure
-from bisect_align.model.dtypes import is_float
 from bisect_align.model.load import Model, load
-from bisect_align.result.result import Figures
+from bisect_align.session.codes import with_codes
 from bisect_align.session.inputs import Inputs, load_inputs
+from bisect_align.session.mapfile import read_map
 from bisect_align.session.options import Options
 from bisect_align.session.quant import with_parameters
+from bisect_align.session.wrong_input import InputCheck, check_inputs
 
 Array: TypeAlias = NDArray[Any]
 
 DEFAULT_MEMORY = 2 << 30  # where the machine does not say how much is free
 CACHE_SHARE = 4  # loaded dump tensors get this part of the memory, sessions and live values the rest
-# An input copy may have gone through bfloat16 (8 bits of mantissa) or a text of six decimals on its way.
-STORED_RELATIVE, STORED_ABSOLUTE = 2.0**-8, 1e-6
-
-
-@dataclass(frozen=True, slots=True)
-class InputCheck:
-    """The dump's own copy of a graph input against the input given; differs: by more than storing it explains."""
-
-    tensor: str
-    entry: str
-    figures: Figures
-    differs: bool
 
 
 @dataclass(slots=True)
@@ -66,6 +51,14 @@ class Case:
     checks: list[InputCheck] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
+    @property
+    def unseen_inputs(self) -> dict[str, Array]:
+        """Inputs given from elsewhere, of which the dump holds no copy to compare them with."""
+        if self.inputs.own:
+            return {}
+        checked = {check.tensor for check in self.checks}
+        return {name: value for name, value in self.inputs.values.items() if name not in checked}
+
 
 def prepare(options: Options) -> Case:
     """Load and check; raises a BisectAlignError that names what is wrong."""
@@ -80,6 +73,7 @@ def prepare(options: Options) -> Case:
     convention = None if options.convention == AUTO else load_convention(options.convention)
     found = catalogue(options.target_dump, convention, options.sample)
     found, said = with_parameters(found, options.quant_params) if options.quant_params else (found, [])
+    found, coded = with_codes(found, model.graph)
     mapping = read_map(options.map) if options.map else None
     inputs = load_inputs(options.inputs, model.graph, found, options.model)
     overridden = {n: v for n, v in inputs.values.items() if n in model.graph.overridable}
@@ -93,10 +87,10 @@ def prepare(options: Options) -> Case:
     memory = options.memory if options.memory is not None else free_memory() // 4
     engine = SegmentEngine(model.graph, memory=memory - memory // CACHE_SHARE)
     case = Case(options, policy, model, found, {e.key: e for e in found.entries}, claims, inputs, engine, memory)
-    case.warnings += [*model.warnings, *found.notes, *said, *inputs.warnings]
+    case.warnings += [*model.warnings, *found.notes, *said, *coded, *inputs.warnings]
     if options.quantized_model:
         case.warnings += quantisation_loss(case, load(options.model))
-    case.checks += check_inputs(case)
+    case.checks += check_inputs(inputs.values, claims, case.entries, case.warnings)
     return case
 
 
@@ -121,18 +115,6 @@ def quantisation_loss(case: Case, original: Model) -> list[str]:
                     f"quantisation alone moves output {name!r} by {100 * loss:.3g} % (relative L2); regions are judged on the twin"
                 )
     return said
-
-
-def read_map(path: Path) -> Mapping[str, str]:
-    """The user's map file."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as trouble:
-        why = (trouble.strerror or str(trouble)).lower()
-        raise MatchError(f"cannot be read: {why}", where=str(path), hint="--map takes a TOML or JSON file") from None
-    except UnicodeDecodeError:
-        raise MatchError("is no UTF-8 text", where=str(path), hint="--map takes a TOML or JSON file") from None
-    return parse_map(text, name=str(path))
 
 
 def nothing_matched(case: Case, dropped: Mapping[str, str] | None = None) -> MatchError:
@@ -178,42 +160,3 @@ def free_memory() -> int:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return DEFAULT_MEMORY
-
-
-def check_inputs(case: Case) -> list[InputCheck]:
-    """Compare the dump's own copies of the graph inputs (exact or mapped name) with the inputs given."""
-    found = []
-    for one in case.claims.claims:
-        if one.tensor not in case.inputs.values or one.rule not in (Rule.EXACT, Rule.MAP):
-            continue
-        given = case.inputs.values[one.tensor]
-        try:
-            raw = read(case.entries[one.entry], given.dtype, given.shape)
-            got = fit(raw, given, Votes(), LOOSEST)
-        except DumpError as trouble:
-            case.warnings.append(f"the dump's copy of input {one.tensor!r} is not compared: {trouble}")
-            continue
-        if got is None:
-            case.warnings.append(
-                f"the dump's copy of input {one.tensor!r} has shape {raw.shape}, the input {given.shape}: not compared"
-            )
-            continue
-        figures = measure(given, got.values)
-        found.append(InputCheck(one.tensor, one.entry, figures, _differs(given, got.values, figures)))
-    return found
-
-
-def _differs(given: Array, dumped: Array, figures: Figures) -> bool:
-    if figures.exact:
-        return False
-    if not is_float(given.dtype):
-        return True
-    x, y = given.astype(np.float64), dumped.astype(np.float64)
-    step = grid_step(y) or 0.0
-    allowed = STORED_RELATIVE * np.abs(x) + STORED_ABSOLUTE + 0.51 * step
-    # a quantised input is clipped at the ends of its range
-    inside = np.clip(x, y.min(), y.max()) if step else x
-    with np.errstate(invalid="ignore"):
-        off = np.abs(inside - y) > allowed
-    off |= np.isfinite(x) != np.isfinite(y)
-    return bool(off.any())

@@ -4,51 +4,33 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections import Counter
 from importlib import metadata
 from typing import Any
 
-import numpy as np
-import onnx
-
-from bisect_align.golden.protocol import Array
 from bisect_align.judgement.conviction import Finding, Ruling
-from bisect_align.judgement.hypotheses import hypotheses
-from bisect_align.judgement.precision import rms
-from bisect_align.judgement.symptoms import symptoms
+from bisect_align.judgement.grouping import grouped
 from bisect_align.judgement.verdict import Facts, verdict
-from bisect_align.matching.names import NameTables
-from bisect_align.matching.observations import Status
-from bisect_align.metrics.measure import measure
-from bisect_align.model.dtypes import is_float
-from bisect_align.model.graph import Graph, Node
-from bisect_align.model.region import Region
 from bisect_align.result.result import (
     BoundaryTensor,
-    Certificate,
-    Coverage,
     CrossingInfo,
-    Culprit,
     Figures,
     GoldenInfo,
     InputInfo,
-    Kind,
-    NodeInfo,
-    Noise,
     NotJudged,
     PolicyInfo,
-    RegionInfo,
     Result,
     State,
     Suspect,
     SuspectedEntry,
-    Symptom,
     TargetInfo,
-    TensorRow,
     Verdict,
 )
+from bisect_align.session.advice import advice
+from bisect_align.session.budget import accumulation
+from bisect_align.session.certify import culprit, noise_of, region_info
 from bisect_align.session.hunt import Hunt
-from bisect_align.session.phrases import advice, summary
+from bisect_align.session.phrases import summary
+from bisect_align.session.tabulate import coverage, rows
 
 PACKAGES = ("bisect-align", "numpy", "onnx", "onnxruntime", "ml_dtypes")
 
@@ -57,10 +39,18 @@ def compose(hunt: Hunt, seconds: float) -> Result:
     """The result of a run that has ended."""
     facts = facts_of(hunt)
     name = verdict(facts)
-    culprits = tuple(culprit(hunt, r) for r in _ordered(hunt, Finding.FAULT)) if name is Verdict.FAULT else ()
-    parts = _parts(hunt)
-    text = summary(hunt, name, culprits)
-    return Result(text, name, True, culprits=culprits, next=advice(hunt, name, culprits), timing={"total": seconds}, **parts)
+    culprits = grouped([culprit(hunt, r) for r in _ordered(hunt, Finding.FAULT)]) if name is Verdict.FAULT else ()
+    sums = accumulation(hunt) if name is Verdict.ACCUMULATION else None
+    return Result(
+        summary(hunt, name, culprits),
+        name,
+        True,
+        culprits=culprits,
+        accumulation=sums,
+        next=advice(hunt, name, culprits, sums),
+        timing={"total": seconds},
+        **_parts(hunt),
+    )
 
 
 def partial(hunt: Hunt, why: str, seconds: float) -> Result:
@@ -71,7 +61,7 @@ def partial(hunt: Hunt, why: str, seconds: float) -> Result:
 def facts_of(hunt: Hunt) -> Facts:
     """What the verdict table asks."""
     findings = hunt.findings
-    if any(check.differs for check in hunt.case.checks):
+    if any(check.differs for check in hunt.case.checks) or findings.wrong_input is not None:
         return Facts(inputs_differ=True)
     rulings = findings.rulings.values()
     doubtful = any(r.finding in (Finding.FILE, Finding.NAME) for r in rulings)
@@ -91,93 +81,6 @@ def facts_of(hunt: Hunt) -> Facts:
 def _ordered(hunt: Hunt, finding: Finding) -> list[Ruling]:
     order = hunt.case.model.graph.order
     return sorted((r for r in hunt.findings.rulings.values() if r.finding is finding), key=lambda r: order[r.tensor])
-
-
-def culprit(hunt: Hunt, ruling: Ruling) -> Culprit:
-    """One convicted region with its certificate."""
-    area = ruling.judged.region
-    target = hunt.evidence.observations.value(ruling.tensor)
-    right = hunt.evidence.court.replayed(ruling.tensor, ruling.replaced)
-    golden = hunt.golden.value(ruling.tensor)
-    introduced = _measured(right, target)
-    looks, guesses = explained(hunt, ruling, target, right)
-    certificate = Certificate(tuple(boundary(hunt, b, ruling) for b in area.boundary), introduced, ruling.consumed, ruling.by)
-    return Culprit(
-        kind=ruling.judged.score.kind or Kind.WRONG_RESULT,
-        region=region_info(hunt.case.model.graph, area),
-        introduced=introduced,
-        noise=noise_of(hunt, ruling),
-        certificate=certificate,
-        accumulated=_measured(golden, target),
-        inherited=_measured(golden, right),
-        symptoms=looks,
-        hypotheses=guesses,
-    )
-
-
-def explained(hunt: Hunt, ruling: Ruling, target: Array, right: Array | None) -> tuple[tuple[Symptom, ...], tuple[str, ...]]:
-    """What the error looks like, and the misreadings of the operator that account for it."""
-    if right is None:
-        return (), ()
-    area, score, fed = ruling.judged.region, ruling.judged.score, hunt.evidence.court.fed(ruling.tensor, ruling.replaced)
-    finite = right[np.isfinite(right)] if is_float(right.dtype) else right[:0]
-    noise = score.expected * rms(finite)
-    op = hunt.case.model.graph.nodes[hunt.case.model.graph.producer[ruling.tensor]].op
-    looks = symptoms(target, right, op, boundary=fed, noise_rms=noise)
-    precision = hunt.evidence.precision.precision
-    return looks, hypotheses(hunt.bench, area, fed, target, right, precision=precision, expected=score.expected)
-
-
-def _measured(reference: Array | None, values: Array | None) -> Figures:
-    """Figures of a pair; without any where one is missing or their shapes differ."""
-    if reference is None or values is None or reference.shape != values.shape:
-        return Figures()
-    return measure(reference, values)
-
-
-def noise_of(hunt: Hunt, ruling: Ruling) -> Noise:
-    score, value = ruling.judged.score, ruling.judged.value
-    return Noise(
-        expected=score.expected,
-        score=value if value is not None else float("nan"),
-        precision=hunt.evidence.precision.precision.name,
-        hides=ruling.judged.hides,
-        statistic=score.statistic + (f": {score.note}" if score.note else ""),
-    )
-
-
-def boundary(hunt: Hunt, name: str, ruling: Ruling) -> BoundaryTensor:
-    """Where a value that the region was replayed on came from."""
-    if name not in hunt.case.model.graph.order:
-        return BoundaryTensor(name, State.GOOD, f"graph input, {hunt.case.inputs.source}")
-    hunt.compare([name])
-    compared = hunt.findings.compared[name]
-    entry = hunt.evidence.matched.placed[name].claim.entry
-    source = "replayed: its entry is not believed" if name in ruling.replaced else f"dump: {entry}"
-    return BoundaryTensor(name, compared.state, source, compared.figures)
-
-
-def region_info(graph: Graph, area: Region) -> RegionInfo:
-    """The region's operators, computed constants left out."""
-    nodes = [graph.nodes[i] for i in area.nodes if not all(graph.is_constant(m) for m in graph.nodes[i].makes)]
-    return RegionInfo(area.output, area.boundary, tuple(node_info(n) for n in nodes))
-
-
-def node_info(node: Node) -> NodeInfo:
-    return NodeInfo(node.index, node.name, node.op, node.domain, node.outputs, {a.name: _shown(a) for a in node.proto.attribute})
-
-
-def _shown(attribute: Any) -> str:
-    if attribute.type == onnx.AttributeProto.GRAPH:
-        return f"graph {attribute.g.name!r}"
-    if attribute.type == onnx.AttributeProto.TENSOR:
-        return f"tensor {list(attribute.t.dims)}"
-    value = onnx.helper.get_attribute_value(attribute)
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, float):
-        return f"{value:.7g}"
-    return str(list(value)) if hasattr(value, "__len__") and not isinstance(value, str) else str(value)
 
 
 def _parts(hunt: Hunt) -> dict[str, Any]:
@@ -207,6 +110,7 @@ def _parts(hunt: Hunt) -> dict[str, Any]:
         "suspected_entries": _suspected_entries(hunt),
         "not_judged": _not_judged(hunt),
         "crossings": tuple(crossings),
+        "repeats": findings.repeats,
         "tensors": tuple(rows(hunt)),
         "coverage": coverage(hunt),
         "inputs": _inputs(hunt),
@@ -268,87 +172,6 @@ def _not_judged(hunt: Hunt) -> tuple[NotJudged, ...]:
         elif ruling.finding is Finding.UNKNOWN:
             found.append(NotJudged(tensor, ruling.judged.score.note))
     return tuple(found)
-
-
-def rows(hunt: Hunt) -> list[TensorRow]:
-    """One row a tensor of the graph."""
-    graph, findings = hunt.case.model.graph, hunt.findings
-    matched = findings.evidence.matched if findings.evidence else None
-    damaged = unreadable(hunt)
-    found = []
-    for order, name in enumerate(graph.tensors):
-        node = graph.nodes[graph.producer[name]]
-        seen = matched.placed.get(name) if matched else None
-        compared, ruling = findings.compared.get(name), findings.rulings.get(name)
-        if compared is not None:
-            state, reason = compared.state, compared.reason
-        elif seen is not None:
-            state, reason = State.UNKNOWN, "not compared: the search did not need it"
-        else:
-            state, reason = (
-                State.UNKNOWN,
-                (matched.unknown.get(name) if matched else None) or damaged.get(name, "not in the dump"),
-            )
-        value = ruling.judged.value if ruling else None
-        found.append(
-            TensorRow(
-                name,
-                order,
-                node.label,
-                node.op,
-                state,
-                reason,
-                entry=seen.claim.entry if seen else None,
-                rule=str(seen.claim.rule) if seen else None,
-                fix=seen.fix.label if seen and seen.fix else None,
-                confidence=seen.confidence if seen else None,
-                accumulated=compared.figures if compared else None,
-                introduced=ruling.judged.score.introduced if ruling else None,
-                score=value,
-            )
-        )
-    return found
-
-
-def unreadable(hunt: Hunt) -> dict[str, str]:
-    """Tensor -> why the file that bears its name cannot be read."""
-    graph, problems = hunt.case.model.graph, hunt.case.catalogue.problems
-    tables = NameTables(graph.tensors) if problems else None
-    found: dict[str, str] = {}
-    for problem in problems:
-        for name in problem.names:
-            _, tensors = (tables.find(name) if tables else None) or (None, ())
-            if len(tensors) == 1:
-                found.setdefault(tensors[0], f"{problem.source.name} {problem.reason}")
-    return found
-
-
-def coverage(hunt: Hunt) -> Coverage | None:
-    """Every tensor and every entry in one class."""
-    if hunt.findings.evidence is None:
-        return None
-    case, matched = hunt.case, hunt.evidence.matched
-    graph = case.model.graph
-    placed = matched.placed
-    rules = Counter(f"{o.claim.rule}" + (f" ({o.status})" if o.status is not Status.NAMED else "") for o in placed.values())
-    used = matched.used | {c.entry for c in case.claims.claims if c.tensor in graph.inputs}
-    colliding = tuple(sorted(case.claims.ambiguous))
-    damaged = tuple(f"{p.names[0] if p.names else p.source.name}: {p.reason}" for p in case.catalogue.problems)
-    held = len(placed)
-    unknown = sum(1 for t in matched.unknown if t not in placed)
-    return Coverage(
-        tensors=len(graph.tensors),
-        observed=held,
-        by_rule=dict(sorted(rules.items())),
-        not_dumped=len(graph.tensors) - held - unknown,
-        ambiguous=unknown,
-        entries=len(case.entries),
-        used=len(used),
-        unmatched=hunt.unmatched(),
-        colliding=colliding,
-        unreadable=damaged,
-        outputs_missing=tuple(o for o in graph.outputs if o in graph.order and o not in placed),
-    )
 
 
 def _inputs(hunt: Hunt) -> tuple[InputInfo, ...]:

@@ -63,8 +63,7 @@ def gather(case: Case, bench: Bench, golden: GoldenValues, progress: Progress) -
     ]
     evidence = _weigh(case, bench, golden, matched, observations, progress)
     if not evidence.precision.fitted:
-        found = evidence.precision
-        case.warnings.append(f"the precision is not certain, judged as {found.precision.name} ({found.evidence})")
+        case.warnings.append(f"the precision is not certain, judged as {evidence.precision.precision.name}")
     return evidence
 
 

@@ -61,7 +61,7 @@ class GoldenValues:
         """(min, max) of the golden over finite elements; one pass for all tensors at the first call."""
         if self._ranges is None:
             names = (*self.graph.inputs, *self.graph.tensors)
-            self._ranges = {n: _range(v) for n, v in self.engine.stream(self.inputs, names)}
+            self._ranges = {n: value_range(v) for n, v in self.engine.stream(self.inputs, names)}
         return self._ranges.get(name, (0.0, 0.0))
 
 
@@ -73,7 +73,8 @@ def noise_levels(golden: GoldenValues, bench: Bench, wanted: Collection[str], pr
     return {name: known[name] for name in wanted if name in known}
 
 
-def _range(value: Value) -> tuple[float, float]:
+def value_range(value: Value) -> tuple[float, float]:
+    """(min, max) of the finite elements of a float tensor; (0, 0) where there are none."""
     if isinstance(value, Unavailable) or not is_float(value.dtype):
         return 0.0, 0.0
     finite = value[np.isfinite(value)]

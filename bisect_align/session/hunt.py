@@ -12,11 +12,15 @@ from bisect_align.dumps.entry import Role
 from bisect_align.errors import DumpError
 from bisect_align.golden.protocol import Unavailable
 from bisect_align.judgement.conviction import Finding, Ruling
-from bisect_align.judgement.policy import beyond, state_of
+from bisect_align.judgement.judge import APPEAL_TO
+from bisect_align.judgement.policy import RELATIVE_ERROR, beyond, state_of
 from bisect_align.judgement.trial import Bench
+from bisect_align.metrics.distributions import FULL, extended
 from bisect_align.metrics.measure import measure
+from bisect_align.metrics.places import located
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.observed import ObservedGraph
+from bisect_align.result.repeats import Repeats
 from bisect_align.result.result import Consumed, Figures, SearchInfo, State
 from bisect_align.search.answer import Crossing, crossings
 from bisect_align.search.bisection import Bisection
@@ -24,6 +28,8 @@ from bisect_align.session.case import CACHE_SHARE, Case
 from bisect_align.session.evidence import Evidence, by_name, gather
 from bisect_align.session.golden import Foreign, GoldenValues
 from bisect_align.session.progress import Progress
+from bisect_align.session.repeats import Repeated
+from bisect_align.session.wrong_input import WrongInput, wrong_input
 
 Array: TypeAlias = NDArray[Any]
 
@@ -39,13 +45,17 @@ class Compared:
 
 @dataclass(slots=True)
 class Findings:
-    """What a run knows so far. full: every observed region was ruled on."""
+    """What a run knows so far. inherited: relative L2 of the replay of a ruled region against the golden. full: every observed
+    region was ruled on."""
 
     evidence: Evidence | None = None
     compared: dict[str, Compared] = field(default_factory=dict)
     rulings: dict[str, Ruling] = field(default_factory=dict)
+    inherited: dict[str, float] = field(default_factory=dict)
+    repeats: Repeats | None = None
     crossings: tuple[Crossing, ...] = ()
     golden_suspect: tuple[str, ...] = ()
+    wrong_input: WrongInput | None = None
     full: bool = False
     rounds: int = 0
     passes: int = 0
@@ -61,6 +71,8 @@ class Hunt:
         foreign = Foreign(case.options.golden_dump, graph) if case.options.golden_dump else None
         self.golden = GoldenValues(graph, engine, case.inputs.values, case.memory // (2 * CACHE_SHARE), foreign)
         self.bench = Bench(graph, engine, self.golden.range, self.golden.value, case.model.sha256)
+        self.repeated = Repeated(case) if case.options.repeat_dumps else None
+        self._full = case.options.metrics == "full" or bool(FULL & set(case.policy.thresholds))
 
     @property
     def evidence(self) -> Evidence:
@@ -79,8 +91,15 @@ class Hunt:
                 self._scan()
             else:
                 self._search()
+        bad = {t for t, c in self.findings.compared.items() if c.state is State.BAD}
+        self.findings.wrong_input = wrong_input(self.evidence.court, self.findings.rulings, bad, self.case.unseen_inputs)
+        if not self.findings.full:
+            self._weigh()
         if self.golden.foreign is not None:
             self._doubt_golden()
+        if self.repeated is not None:
+            self.progress.stage("repeats")
+            self.findings.repeats = self.repeated.compare(self.evidence)
 
     # --- stages -----------------------------------------------------------------------------------------------------------
 
@@ -106,7 +125,8 @@ class Hunt:
             self._scan()
 
     def _bisect(self) -> bool:
-        """Bisect while something deep is BAD; judge the crossing, then its ancestors, nearest first. True at a conviction."""
+        """Bisect while something deep is BAD; judge the crossing, then its ancestors, nearest first, up to a conviction that settles
+        the matter. True where anything was convicted."""
         graph = self.evidence.observed
         search = Bisection(graph)
         self.progress.stage("searching")
@@ -120,9 +140,20 @@ class Hunt:
         if isinstance(answer, Crossing):
             self.findings.crossings = (answer,)
             for tensor in upwards(graph, answer.tensor):
-                if self._rule(tensor).finding is Finding.FAULT:
+                if self._rule(tensor).finding is Finding.FAULT and self._settles(tensor):
                     return True
-        return False
+        return any(ruling.finding is Finding.FAULT for ruling in self.findings.rulings.values())
+
+    def _settles(self, tensor: str) -> bool:
+        """Does a conviction end the search? Not where it is a weak one (a fault above it may be what put this region beyond its
+        noise), and not where more error came in than the region made: then a greater fault stands above."""
+        ruling = self.evidence.court.rule(tensor)
+        if (ruling.judged.value or 0.0) < APPEAL_TO and ruling.judged.score.kind is None:
+            return False
+        replay, golden = self.evidence.court.replayed(tensor, ruling.replaced), self.golden.value(tensor)
+        if replay is None or golden is None or replay.shape != golden.shape:
+            return True
+        return (measure(golden, replay).rel_l2 or 0.0) <= ruling.judged.score.introduced
 
     def _scan(self) -> None:
         """Rule on every observed region, and compare every observed tensor."""
@@ -131,10 +162,26 @@ class Hunt:
         for tensor in order:
             self._rule(tensor)
             self.progress.advance()
-        self.compare(order)
+        self._weigh()
         states = {t: c.state for t, c in self.findings.compared.items()}
         self.findings.crossings = crossings(self.evidence.observed, states)
         self.findings.full = True
+
+    def _weigh(self) -> None:
+        """What came into each region that was ruled on, and what it made of that: one golden pass, one replay a region."""
+        rulings, judge = self.findings.rulings, self.evidence.court.judge
+        boundary = {b for t in rulings for b in judge.region(t).boundary if b in self.evidence.observations.placed}
+        self.progress.stage("budget", len(rulings))
+        for tensor, golden in self.golden.stream([*rulings, *boundary - rulings.keys()]):
+            if tensor not in self.findings.compared:
+                self.findings.compared[tensor] = self._state(tensor, golden)
+            if tensor in rulings and not isinstance(golden, Unavailable):
+                replay = self.evidence.court.replayed(tensor, rulings[tensor].replaced)
+                if replay is not None and replay.shape == golden.shape:
+                    error = measure(golden, replay).rel_l2
+                    if error is not None:
+                        self.findings.inherited[tensor] = error
+            self.progress.advance()
 
     def _rule(self, tensor: str) -> Ruling:
         if tensor not in self.findings.rulings:
@@ -161,10 +208,20 @@ class Hunt:
             return Compared(State.UNKNOWN, str(trouble))
         if target.shape != golden.shape:
             return Compared(State.BAD, f"shape {target.shape}, the golden has {golden.shape}")
-        figures = measure(golden, target)
+        figures = self.figures(tensor, golden, target)
         noise, precision = self.evidence.noise.get(tensor), self.evidence.precision.precision.name
         state, reason = state_of(figures, noise, self.case.policy, precision, discrete=not is_float(golden.dtype))
+        if state is State.BAD and not self.case.policy.calibrated and is_float(golden.dtype):
+            count, first = located(golden, target, RELATIVE_ERROR)
+            if first is not None:
+                reason += f"; {count} of {golden.size} elements off by more than {RELATIVE_ERROR:.0%}, the first at {list(first)}"
         return Compared(state, reason, figures)
+
+    def figures(self, tensor: str, golden: Array, target: Array) -> Figures:
+        """Figures of a pair of one shape; all that there are, where the user asked for them or limits one of them."""
+        found = measure(golden, target)
+        scores = tensor in self.case.model.graph.outputs
+        return extended(found, golden, target, scores=scores) if self._full else found
 
     def _doubt_golden(self) -> None:
         """A foreign golden is suspect where ONNX Runtime's own golden sides with the target."""
@@ -172,6 +229,25 @@ class Hunt:
         if bad:
             sided = (tensor for tensor, own in self.golden.own(bad) if self._state(tensor, own).state is State.GOOD)
             self.findings.golden_suspect = tuple(sided)
+
+    def gain(self, tensor: str) -> float | None:
+        """What a region makes of an error that comes in: inherited over the largest accumulated error at its boundary; None where
+        nothing came in, or either is not known."""
+        inherited = self.findings.inherited.get(tensor)
+        fed = 0.0
+        for name in self.evidence.court.judge.region(tensor).boundary:
+            compared = self.findings.compared.get(name)
+            if compared is not None and compared.figures is not None:
+                fed = max(fed, compared.figures.rel_l2 or 0.0)
+        return inherited / fed if inherited is not None and fed > 0 else None
+
+    def deterministic(self, tensor: str) -> bool | None:
+        """Whether all further dumps of the run hold the same value; None where that was not compared."""
+        repeats = self.findings.repeats
+        entry = self.evidence.matched.placed[tensor].claim.entry
+        if repeats is None or entry in repeats.not_compared:
+            return None
+        return all(one.entry != entry for one in repeats.differing)
 
     # --- what the verdict asks ------------------------------------------------------------------------------------------------
 

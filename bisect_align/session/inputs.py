@@ -24,6 +24,7 @@ Dims: TypeAlias = dict[str, int]
 
 BESIDE = ("inputs.npz", "test_data_set_0")
 """Where inputs are looked for beside the model."""
+OWN = "the dump's own copies"
 FED = "give what the model itself was fed, after preprocessing"
 POSITION = re.compile(r"(input|arr)_(?P<k>\d+)")
 """input_<k>.pb of ONNX test data, arr_<k> of numpy.savez without names: the k-th input of the graph."""
@@ -36,6 +37,11 @@ class Inputs:
     values: dict[str, Array]
     source: str
     warnings: tuple[str, ...]
+
+    @property
+    def own(self) -> bool:
+        """The target's own inputs: there is nothing to compare them with."""
+        return self.source == OWN
 
 
 def load_inputs(path: Path | None, graph: Graph, catalogue: Catalogue | None, model_path: Path) -> Inputs:
@@ -56,7 +62,7 @@ def load_inputs(path: Path | None, graph: Graph, catalogue: Catalogue | None, mo
     where = "none are in the dump or beside the model"
     if catalogue is not None and (entries := _dumped(graph, catalogue)) is not None:
         try:
-            return _checked(graph, entries, "the dump's own copies")
+            return _checked(graph, entries, OWN)
         except BisectAlignError as error:
             warnings = (f"the dump's own copies of the inputs cannot be used: {error}",)
             where = f"none are beside the model, and {warnings[0]}"

@@ -14,7 +14,8 @@ class Options:
     quantized_model: the QDQ or QOperator twin that the target ran; regions are judged against it. quant_params: JSON file of
     scales for integer entries. memory: bytes for cached sessions and loaded tensors (None: a quarter of what is free). out: where
     the result is written. convention: name or TOML file of the rules to read the dump by; auto: those whose marks it bears.
-    sample: which one of a dump of several, from 0.
+    sample: which one of a dump of several, from 0. repeat_dumps: further dumps of the same run, to see what is not deterministic.
+    metrics: plain, or full (also those that cost a sort or a histogram).
     """
 
     model: Path
@@ -30,6 +31,8 @@ class Options:
     precision: str = "auto"
     policy: str = "calibrated"
     thresholds: Mapping[str, float] = field(default_factory=dict)
+    metrics: str = "plain"
+    repeat_dumps: tuple[Path, ...] = ()
     scan: bool = False
     memory: int | None = None
     command: tuple[str, ...] = ()

@@ -51,13 +51,25 @@ def compared(hunt: Hunt) -> str:
 
 
 def summary(hunt: Hunt, name: Verdict, culprits: tuple[Culprit, ...]) -> str:
-    """The verdict in one sentence."""
+    """The verdict in one sentence, and in another that the target is not deterministic, where that was seen."""
+    return " ".join(text for text in (_verdict(hunt, name, culprits), _unsteady(hunt)) if text)
+
+
+def _unsteady(hunt: Hunt) -> str:
+    """What differs between the dumps of one run."""
+    repeats = hunt.findings.repeats
+    if repeats is None or not repeats.differing:
+        return ""
+    if repeats.inputs not in ("equal", "not compared"):
+        return f"The dumps given with --repeat-dump are of other inputs ({repeats.inputs})."
+    count = len(repeats.differing)
+    begins = f"it begins at {repeats.begins!r}" if repeats.begins else "where it begins is not seen"
+    return f"The target is not deterministic: {count} tensor{'s differ' if count > 1 else ' differs'} between its runs, {begins}."
+
+
+def _verdict(hunt: Hunt, name: Verdict, culprits: tuple[Culprit, ...]) -> str:
     if name is Verdict.INPUT_MISMATCH:
-        check = next(c for c in hunt.case.checks if c.differs)
-        return (
-            f"The target ran on another input: {check.tensor!r} in the dump differs from the one given by "
-            f"{percent(check.figures.rel_l2)} (relative L2); nothing further was compared."
-        )
+        return f"The target ran on another input: {_mismatch(hunt)}."
     if name is Verdict.GOLDEN_SUSPECT:
         return f"The golden dump is suspect: ONNX Runtime agrees with the target at {hunt.findings.golden_suspect[0]!r}."
     if name is Verdict.FAULT:
@@ -79,6 +91,25 @@ def summary(hunt: Hunt, name: Verdict, culprits: tuple[Culprit, ...]) -> str:
     return f"Every region does what {precision} explains, the outputs are within {_worst(hunt)}; {compared(hunt)}."
 
 
+def _mismatch(hunt: Hunt) -> str:
+    if (found := hunt.findings.wrong_input) is not None:
+        also = f" (so {_do(found.also)} that {'read' if found.also > 1 else 'reads'} it too)" if found.also else ""
+        return (
+            f"{found.first!r} follows from {found.tensor!r} {found.relation}{also}: that brings its error from "
+            f"{percent(found.before)} down to {percent(found.left)}"
+        )
+    check = next(c for c in hunt.case.checks if c.differs)
+    same = f"; it is {check.tensor!r} {check.relation}" if check.relation else ""
+    return (
+        f"{check.tensor!r} in the dump differs from the one given by {percent(check.figures.rel_l2)} (relative L2){same}; "
+        "nothing further was compared"
+    )
+
+
+def _do(more: int) -> str:
+    return f"do {more} more tensors" if more > 1 else "does 1 more tensor"
+
+
 def sentence(text: str) -> str:
     """With a capital at its head (names in quotes stay as they are)."""
     return text[:1].upper() + text[1:]
@@ -94,7 +125,9 @@ def _fault(hunt: Hunt, culprits: tuple[Culprit, ...]) -> str:
         introduced, noise = percent(first.introduced.rel_l2), percent(first.noise.expected)
         size = f": introduced error {introduced}, {first.noise.precision} noise explains {noise}"
     consumed = ", and what follows was computed from it" if first.certificate.consumed is Consumed.YES else ""
-    more = f" ({len(culprits)} culprits in all)" if len(culprits) > 1 else ""
+    like = 1 + len(first.same_as)
+    equal = "" if like == 1 else ", all alike" if like == len(culprits) else f", {like} of them like this one"
+    more = f" ({len(culprits)} culprits in all{equal})" if len(culprits) > 1 else ""
     whole = ", the whole model (the dump holds nothing in between)" if _whole(hunt, first) else ""
     return sentence(f"{subject} at {first.region.output!r}{whole} {KINDS[first.kind]}{size}{consumed}{more}.")
 
@@ -108,9 +141,7 @@ def _undecided(hunt: Hunt, beyond: tuple[str, ...]) -> str:
     if beyond:
         return f"{beyond[0]!r} is beyond noise, and what the dump holds cannot show where that comes from"
     if not hunt.evidence.precision.fitted:
-        return (
-            f"the precision of the run is not certain ({hunt.evidence.precision.precision.name} at the finest); give --precision"
-        )
+        return f"the precision of the run is not certain ({hunt.evidence.precision.precision.name} at the finest)"
     return "nothing is beyond noise, but some regions could not be judged"
 
 
@@ -128,42 +159,3 @@ def _worst(hunt: Hunt) -> str:
     compared = hunt.findings.compared
     errors = [f.rel_l2 for n in hunt.ends() if (f := compared[n].figures) is not None and f.rel_l2 is not None]
     return percent(max(errors)) if errors else "unknown"
-
-
-def advice(hunt: Hunt, name: Verdict, culprits: tuple[Culprit, ...]) -> tuple[str, ...]:
-    """What would help most, best first."""
-    if name is Verdict.INPUT_MISMATCH:
-        return ("Give the inputs that the target ran on with --inputs, or run the target again (preprocessing, layout, sample).",)
-    steps: list[str] = []
-    for culprit in culprits[:1]:
-        inner = [o for n in culprit.region.nodes[:-1] for o in n.outputs if o and o != culprit.region.output]
-        if inner:
-            steps.append(f"Dump {inner[len(inner) // 2]!r} too: it splits the region of {len(culprit.region.nodes)} nodes.")
-        if unseen := _unseen_inputs(hunt, culprit):
-            steps.append(
-                f"Make sure that the target ran on this {unseen[0]!r}: the dump holds no copy of it, and a wrong input looks like this."
-            )
-        if culprit.kind is Kind.PRECISION_LOSS:
-            steps.append("Keep this region in a higher precision, or change its range (a mask of -10000 in one int8 scale).")
-        if not hunt.case.options.scan:
-            steps.append("Run again with --scan to list all culprits.")
-    if not hunt.evidence.precision.fitted:
-        steps.append("Give --precision: the dump alone does not tell the precision of the run.")
-    if name in (Verdict.UNDECIDED, Verdict.ACCUMULATION) and (beyond := hunt.beyond()):
-        graph, placed = hunt.case.model.graph, hunt.evidence.matched.placed
-        missing = [t for t in graph.tensors if t not in placed and graph.order[t] < graph.order[beyond[0]]]
-        if missing:
-            steps.append(f"Dump {missing[len(missing) // 2]!r}: of the tensors that are not in the dump it halves the way.")
-    if name is Verdict.DUMP_SUSPECT:
-        steps.append("Dump this tensor again, or leave its entry out with a map file (--map).")
-    if hunt.evidence.matched.dropped:
-        steps.append("Name the entries that fit nothing with --map, if they should be compared.")
-    return tuple(steps)
-
-
-def _unseen_inputs(hunt: Hunt, culprit: Culprit) -> list[str]:
-    """Graph inputs at the boundary of a culprit that were given, and that the dump holds no copy of to compare them with."""
-    inputs, checked = hunt.case.inputs, {check.tensor for check in hunt.case.checks}
-    if inputs.source.startswith("the dump"):
-        return []
-    return [name for name in culprit.region.boundary if name in inputs.values and name not in checked]

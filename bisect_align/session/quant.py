@@ -73,8 +73,8 @@ def with_parameters(found: Catalogue, path: Path) -> tuple[Catalogue, list[str]]
     parameters names their type ("dtype": "uint8"). Raises UsageError for a file that is none, or that names no entry.
     """
     parameters = _read(path)
-    spellings = _spellings(parameters)
-    by_entry = {entry.key: hit for entry in found.entries if (hit := _named(entry, parameters, spellings))}
+    forms = spellings(parameters)
+    by_entry = {entry.key: hit for entry in found.entries if (hit := named(entry, parameters, forms))}
     if not by_entry:
         raise UsageError("names no entry of the dump", where=str(path), hint=_nearest(parameters, found.entries))
     entries, used = [], 0
@@ -106,8 +106,8 @@ def _applied(entry: Entry, parameters: Parameters, path: Path, name: str) -> Ent
 # --- names ----------------------------------------------------------------------------------------------------------------
 
 
-def _spellings(names: Iterable[str]) -> dict[str, str]:
-    """Spelling -> name, for what sanitisers make of the names in the file; a spelling of two names is neither's."""
+def spellings(names: Iterable[str]) -> dict[str, str]:
+    """Spelling -> name, for what sanitisers make of names; a spelling of two names is neither's."""
     owners: defaultdict[str, set[str]] = defaultdict(set)
     for name in names:
         for form in sanitised(name):
@@ -115,15 +115,15 @@ def _spellings(names: Iterable[str]) -> dict[str, str]:
     return {form: next(iter(found)) for form, found in owners.items() if len(found) == 1}
 
 
-def _named(entry: Entry, names: Collection[str], spellings: Mapping[str, str]) -> str | None:
-    """The name in the file that means this entry: its own, else a sanitised one, on either side."""
+def named(entry: Entry, names: Collection[str], forms: Mapping[str, str]) -> str | None:
+    """The name that means this entry: its own, else a sanitised one, on either side. forms: `spellings` of the names."""
     called = (*entry.names, entry.key)
     if exact := next((name for name in called if name in names), None):
         return exact
-    if written := next((spellings[name] for name in called if name in spellings), None):
+    if written := next((forms[name] for name in called if name in forms), None):
         return written
-    forms = {form for name in called for form in sanitised(name) if form in names}
-    return forms.pop() if len(forms) == 1 else None
+    own = {form for name in called for form in sanitised(name) if form in names}
+    return own.pop() if len(own) == 1 else None
 
 
 def _nearest(names: Mapping[str, object], entries: Sequence[Entry]) -> str:

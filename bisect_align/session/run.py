@@ -34,12 +34,12 @@ def _run(options: Options, progress: Progress) -> Result:
     hunt = Hunt(case, progress)
     try:
         hunt.run()
+        result, models = cut_culprits(hunt, compose(hunt, time.perf_counter() - start))
     except (KeyboardInterrupt, BisectAlignError) as trouble:
         if options.out is not None:
             why = "interrupted" if isinstance(trouble, KeyboardInterrupt) else str(trouble)
             files.write(partial(hunt, why, time.perf_counter() - start), options.out)
         raise
-    result, models = cut_culprits(hunt, compose(hunt, time.perf_counter() - start))
     if options.out is not None:
         files.write(result, options.out, models)
     return result

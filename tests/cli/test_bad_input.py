@@ -595,11 +595,23 @@ def test_commands_that_lack_something(desk: Desk, words: list[str], part: str) -
         ('[tensors]\na.b = "c"\n', ("m.toml:2", "quotes")),
         ("".join(f'"{name}" = ""\n' for name in NAMES), ("m.toml", "ignores every entry")),
         (b"\xff\xfe", ("m.toml", "no UTF-8")),
+        ('[tensor]\n"mm" = "add"\n', ("m.toml", "unknown key 'tensor'", "did you mean [tensors]?")),
+        ('"mm" = "add"\n[tensors]\n"y" = "y"\n', ("m.toml", "unknown key 'mm'", "below [tensors]")),
+        ('[tensors]\n"mm" = "add"\n"act" = "add"\n', ("m.toml", "two entries", "'add': 'mm' and 'act'")),
     ],
 )
 def test_maps_that_are_none(desk: Desk, text: str | bytes, parts: tuple[str, ...]) -> None:
     line = desk.refused("--map", desk.file("m.toml", text))
     assert all(part in line for part in parts)
+
+
+def test_a_json_map_with_a_key_that_means_nothing(desk: Desk) -> None:
+    line = desk.refused("--map", desk.file("m.json", '{"tensors": {"mm": "mm"}, "tensers": {"y": "y"}}'))
+    assert "unknown key 'tensers' (did you mean [tensors]?" in line
+
+
+def test_two_entries_may_be_left_out_by_one_map(desk: Desk) -> None:
+    assert desk.run("--map", desk.file("m.toml", '[tensors]\n"mm" = ""\n"act" = ""\n"y" = "y"\n')).code == 0
 
 
 def test_a_map_that_is_not_there(desk: Desk) -> None:
@@ -734,14 +746,15 @@ def test_a_reader_that_has_gone_costs_nothing(desk: Desk) -> None:
 
 
 INTERRUPTED = """
-import os, signal, sys
+import os, sys, time
 from bisect_align.session.hunt import Hunt
 from bisect_align.cli.main import main
 compare = Hunt.compare
 def slow(self, *given, **more):
     compare(self, *given, **more)
     print("comparing", flush=True)
-    signal.pause()
+    while True:
+        time.sleep(0.05)
 Hunt.compare = slow
 sys.exit(main(sys.argv[1:]))
 """

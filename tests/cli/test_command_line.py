@@ -78,7 +78,7 @@ def test_every_option_reaches_the_session(answer: Any) -> None:
     seen = answer(sample_results.aligned())
     words = shlex.split(
         "m.onnx --target-dump d --inputs i.npz -o out --map m.toml --golden-dump g --precision int8 --policy classic "
-        "--threshold cosine=0.99 --threshold max_abs=1e-3 --scan --memory 1.5G"
+        "--threshold cosine=0.99 --threshold max_abs=1e-3 --scan --memory 1.5G --metrics full --repeat-dump d2 --repeat-dump d3"
     )
     assert main(words) == 0
     (options,) = seen
@@ -86,6 +86,7 @@ def test_every_option_reaches_the_session(answer: Any) -> None:
     assert (options.out, options.map, options.golden_dump) == (Path("out"), Path("m.toml"), Path("g"))
     assert (options.precision, options.policy, options.scan) == ("int8", "classic", True)
     assert options.thresholds == {"cosine": 0.99, "max_abs": 1e-3}
+    assert (options.metrics, options.repeat_dumps) == ("full", (Path("d2"), Path("d3")))
     assert options.memory == 3 * 2**29
     assert options.command == ("bisect-align", *words)
 

@@ -190,6 +190,47 @@ def test_a_bad_item_is_told_and_the_rest_goes_on(tmp_path: Path, item: dict[str,
             by_key(found)["a"].load()
 
 
+ITEM = {"file": "a.bin", "name": "a", "dtype": "float32", "shape": [6]}
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ({"zeropoint": 3}, "unknown key 'zeropoint' in item 0 (did you mean 'zero_point'?)"),
+        ({"scales": 0.5}, "unknown key 'scales' in item 0 (did you mean 'scale'?)"),
+        ({"axes": 1}, "unknown key 'axes' in item 0 (did you mean 'axis'?)"),
+    ],
+)
+def test_a_misspelt_key_of_a_manifest_is_no_comment(tmp_path: Path, item: dict[str, Any], said: str) -> None:
+    put(tmp_path, "a.bin")
+    manifest(tmp_path, {**ITEM, **item})
+    with pytest.raises(DumpError) as caught:
+        catalogue(tmp_path)
+    assert str(caught.value) == f"{tmp_path / 'manifest.json'}: {said}"
+
+
+def test_a_misspelt_list_of_a_manifest_is_no_comment(tmp_path: Path) -> None:
+    put(tmp_path, "a.bin")
+    (tmp_path / "manifest.json").write_text(json.dumps({"tensor": [ITEM]}))
+    with pytest.raises(DumpError, match=r"unknown key 'tensor' .*'tensors'"):
+        catalogue(tmp_path)
+
+
+@pytest.mark.parametrize("extra", [{"op": "Conv"}, {"sample": 0}, {"type": "feature map"}, {"comment": ""}])
+def test_a_key_of_ones_own_in_a_manifest_is_told_and_harms_nothing(tmp_path: Path, extra: dict[str, Any]) -> None:
+    put(tmp_path, "a.bin", "b.bin")
+    manifest(tmp_path, {**ITEM, **extra}, {**ITEM, "file": "b.bin", "name": "b", **extra})
+    found = catalogue(tmp_path)
+    assert {entry.names[0] for entry in found.entries} == {"a", "b"}
+    assert [note for note in found.notes if f"unknown key {next(iter(extra))!r}" in note] == [found.notes[-1]]
+
+
+def test_another_tools_manifest_is_left_alone(tmp_path: Path) -> None:
+    put(tmp_path, "a.npy")
+    (tmp_path / "manifest.json").write_text('{"version": 1, "files": ["a.npy"], "itemInfoEntries": {}}')
+    assert [entry.key for entry in catalogue(tmp_path).entries] == ["a.npy"]
+
+
 def test_a_link_out_of_the_folder_is_not_followed_by_a_manifest(tmp_path: Path) -> None:
     put(tmp_path, "secret.bin", "dump/b.npy")
     (tmp_path / "dump" / "a.bin").symlink_to(tmp_path / "secret.bin")

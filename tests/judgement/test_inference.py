@@ -101,6 +101,14 @@ def test_grey_levels_of_an_image_do_not_make_a_run_int8() -> None:
         assert inferred(model, inputs, run_target(model, inputs, precision)).precision.name == precision
 
 
+def test_whole_numbers_all_the_way_do_not_make_a_run_int8() -> None:
+    nodes = [node("MatMul", "x w", "m"), node("Relu", "m", "r"), node("MatMul", "r v", "n"), node("Sub", "n r", "y")]
+    weights = {name: np.round(normal(seed, 24, 24, scale=0.7)) for name, seed in (("w", 31), ("v", 32))}
+    model, inputs = model_of(nodes, {"x": (8, 24)}, weights=weights), {"x": np.round(normal(33, 8, 24))}
+    got = inferred(model, inputs, run_target(model, inputs, "exact"))
+    assert (got.precision.name, got.fitted) == ("fp32", True)
+
+
 def test_only_candidates_are_considered() -> None:
     target = run_target(NET, INPUTS, "int8")
     got = inferred(NET, INPUTS, target, tuple(PRECISIONS[p] for p in ("fp32", "fp16")))

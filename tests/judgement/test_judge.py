@@ -145,7 +145,8 @@ def test_what_noise_can_hide_grows_with_the_factor() -> None:
     judge = judge_of(matrices(6), {f"m{k}": noisy(12, k) for k in range(6)})
     got = judge.judge("m0")
     assert got.factor > 1
-    assert got.hides == pytest.approx(CONVICT * got.factor * got.score.expected)
+    assert got.hides == pytest.approx(CONVICT * got.factor * got.score.expected * got.score.reach)
+    assert got.score.reach > 1
     assert got.value == pytest.approx((got.score.value or 0) / got.factor)
 
 

@@ -6,9 +6,11 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bisect_align.errors import UsageError
-from bisect_align.judgement.policy import AT_LEAST, AT_MOST, NOISE_FACTOR, PRESETS, SQNR_LIMIT, Policy, beyond, state_of
+from bisect_align.judgement.policy import AT_LEAST, AT_MOST, CLASSIC, NOISE_FACTOR, SQNR_LIMIT, Policy, beyond, state_of
 from bisect_align.judgement.precision import PRECISIONS
 from bisect_align.judgement.shadow import NoiseLevel
 from bisect_align.metrics.measure import measure
@@ -83,12 +85,68 @@ def test_classic_without_numbers_uses_the_limits_of_the_precision(precision: str
         assert state_of(Figures(cosine=1.0, sqnr=sqnr), None, Policy("classic"), precision, discrete=False)[0] is expected
 
 
-@pytest.mark.parametrize("name", ["classic", *PRESETS])
+@pytest.mark.parametrize("name", CLASSIC)
 def test_classic_policies_catch_a_scaled_output_and_a_wild_one(name: str) -> None:
     """The cosine trap: a scaled tensor has cosine 1."""
     assert state(measure(X, X), Policy(name)) is State.GOOD
     assert state(measure(X, 3 * X), Policy(name)) is State.BAD
     assert state(measure(X, X[::-1]), Policy(name)) is State.BAD
+
+
+@pytest.mark.parametrize(
+    ("figures", "expected"),
+    [
+        ({"cosine": 0.9995, "psnr": 10.0}, State.GOOD),  # cosine is high: nothing further is asked
+        ({"cosine": 0.995, "psnr": 45.0, "max_abs": 9.0}, State.GOOD),
+        ({"cosine": 0.995, "psnr": 25.0, "max_abs": 1e-9}, State.BAD),
+        ({"cosine": 0.995, "psnr": 35.0, "max_abs": 5e-3}, State.GOOD),
+        ({"cosine": 0.995, "psnr": 35.0, "max_abs": 5e-2}, State.BAD),
+        ({"cosine": 0.98, "psnr": 60.0, "max_abs": 0.0}, State.BAD),
+        ({"cosine": 0.9999, "psnr": 60.0, "sqnr": 19.0}, State.BAD),  # scaled: cosine cannot see that
+    ],
+    ids=str,
+)
+def test_the_funnel_asks_cosine_then_psnr_then_the_largest_error(figures: dict[str, float], expected: State) -> None:
+    found, reason = state_of(Figures(**{"sqnr": 50.0, **figures}), None, Policy("classic"), "bf16", discrete=False)  # type: ignore[arg-type]
+    assert found is expected, reason
+    assert reason
+
+
+def test_the_loose_preset_measures_psnr_against_a_peak_of_one() -> None:
+    loose = Policy("classic:loose")
+    figures = {"sqnr": 1.0, "psnr": 1.0, "max_abs": 1.0}
+    for cosine, mse, expected in (
+        (0.995, 9e-4, State.GOOD),
+        (0.97, 9e-5, State.GOOD),
+        (0.97, 5e-4, State.BAD),
+        (0.94, 1e-9, State.BAD),
+        (0.9999, 1e-2, State.BAD),
+    ):
+        assert state(Figures(cosine=cosine, mse=mse, **figures), loose) is expected, (cosine, mse)
+
+
+def test_int8_may_be_off_by_one_level_of_the_goldens_range() -> None:
+    for levels, expected in ((0.9, State.GOOD), (1.1, State.BAD)):
+        rmse = 0.02  # of a range of 2: PSNR 40 and a little below
+        figures = Figures(cosine=0.995, sqnr=20.0, psnr=39.9, rmse=rmse, max_abs=levels * rmse * 10 ** (39.9 / 20) / 255)
+        assert state_of(figures, None, Policy("classic"), "int8", discrete=False)[0] is expected
+
+
+@given(
+    st.sampled_from(CLASSIC),
+    st.sampled_from(list(PRECISIONS)),
+    st.floats(0.9, 1),
+    st.floats(0, 1e-2),
+    st.floats(0, 80),
+    st.floats(0, 80),
+)
+def test_a_tensor_that_is_closer_in_every_figure_is_never_worse(
+    name: str, precision: str, cosine: float, mse: float, psnr: float, sqnr: float
+) -> None:
+    far = Figures(cosine=cosine, mse=mse, psnr=psnr, sqnr=sqnr, max_abs=0.1)
+    near = Figures(cosine=(cosine + 1) / 2, mse=mse / 4, psnr=psnr + 6, sqnr=sqnr + 6, max_abs=0.05)
+    states = [state_of(f, None, Policy(name), precision, discrete=False)[0] for f in (far, near)]
+    assert states != [State.GOOD, State.BAD]
 
 
 def test_the_users_numbers_replace_the_preset() -> None:

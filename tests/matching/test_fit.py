@@ -181,6 +181,14 @@ def test_a_layout_that_the_shape_hides_needs_the_dumps_word() -> None:
     np.testing.assert_array_equal(taught.values, x)
 
 
+def test_equal_dims_in_another_order_are_no_flattened_tensor() -> None:
+    """(1, H, W, C) of C = H < W: two orders explain the shape, and only one of them the values."""
+    tensor = normal(5, 1, 6, 6, 9)
+    got = fit(np.ascontiguousarray(tensor.transpose(0, 2, 3, 1)), tensor, Votes(), LEVELS[0][1])
+    assert got is not None
+    assert np.array_equal(got.values, tensor)
+
+
 def test_a_reordering_that_is_rarer_than_the_plain_order_is_not_believed() -> None:
     x = normal(4, 9, 9)
     votes = voted(x, x, 6)

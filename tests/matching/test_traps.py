@@ -447,11 +447,17 @@ def test_wrong_input(tmp_path: Path) -> None:
 
 
 def test_wrong_input_that_nothing_shows(tmp_path: Path) -> None:
-    """Without a copy of the input in the dump, it looks like a wrong first layer: the report says so."""
+    """Without a copy of the input in the dump, what the first layer follows from tells a normalisation; another sample looks like a
+    wrong first layer, and the report says so."""
     desk = Desk(tmp_path, MIXED, ROWS)
-    wrong = run_target(MIXED, {"x": ROWS["x"] / 0.225 - 0.485}, "fp16")
-    desk.save(without_inputs(wrong, ROWS))
-    assert "'x'" in desk.run().next[0]
+    desk.save(without_inputs(run_target(MIXED, {"x": ROWS["x"] / 0.225 - 0.485}, "fp16"), ROWS))
+    result = desk.run()
+    assert result.verdict is Verdict.INPUT_MISMATCH
+    assert "'m0' follows from 'x' as 4.44 * x - 0.485" in result.summary
+    desk.save(without_inputs(run_target(MIXED, {"x": normal(77, 8, 24)}, "fp16"), ROWS))
+    result = desk.run()
+    assert result.verdict is Verdict.FAULT
+    assert "'x'" in " ".join(result.next)
     later = run_target(MIXED, ROWS, "fp16", {"b1": scaled(2.0)})
     desk.save(without_inputs(later, ROWS))
     assert "'x'" not in " ".join(desk.run().next)

@@ -58,7 +58,18 @@ def test_the_walk_goes_up_to_the_shape_and_stops_there() -> None:
     assert never_fed(graph) == {"s", "d", "e", "to"}
 
 
-def test_small_floats_are_walked_through_and_large_ones_stop_the_walk() -> None:
+def test_small_floats_of_a_shape_are_walked_through() -> None:
+    nodes = [
+        make("Shape", ["x"], ["s"]), make("Cast", ["s"], ["f"], to=TensorProto.FLOAT), make("Mul", ["f", "half"], ["g"]),
+        make("Cast", ["g"], ["to"], to=TensorProto.INT64), make("Expand", ["a", "to"], ["y"]),
+    ]  # fmt: skip
+    weights = [numpy_helper.from_array(np.array(0.5, np.float32), "half")]
+    graph = graph_of(model(nodes, [value("x", shape=(4, 100)), value("a", shape=(1, 1))], [value("y", shape=None)], weights))
+    assert never_fed(graph) == {"s", "f", "g", "to"}
+
+
+def test_floats_computed_from_data_are_data_however_small() -> None:
+    """A score that is compared with a threshold to choose a branch is a result of the model, and is judged."""
     nodes = [
         make("Neg", ["x"], ["large"]), make("ReduceMax", ["large"], ["small"], keepdims=0),
         make("Cast", ["small"], ["n"], to=TensorProto.INT64), make("Reshape", ["n", "one"], ["k"]),
@@ -66,7 +77,7 @@ def test_small_floats_are_walked_through_and_large_ones_stop_the_walk() -> None:
     ]  # fmt: skip
     weights = [numpy_helper.from_array(np.array([1]), "one")]
     graph = graph_of(model(nodes, [value("x", shape=(1000,))], [value("y", shape=None)], weights))
-    assert never_fed(graph) == {"small", "n", "k"}
+    assert never_fed(graph) == {"n", "k"}
 
 
 def test_steering_inside_bodies_reaches_out() -> None:

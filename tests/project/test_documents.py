@@ -19,7 +19,8 @@ from bisect_align.result.result import Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "README.zh.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
-COMMANDS = ("conventions", "demo", "match")
+COMMANDS = ("compare", "conventions", "demo", "drill", "match", "repro")
+REPRO = ROOT / "bisect_align" / "repro" / "alone.py"  # repro.py of every repro
 RUNNERS = ("bisect-align", "python", "pytest", "just")
 
 
@@ -77,7 +78,7 @@ def test_a_command_that_is_shown_exists(document: Path, words: list[str], option
         command = words[1] if words[1] in COMMANDS else ""
         assert set(given) <= options[command]
     elif words[0] == "python":
-        script = ROOT / words[1]
+        script = REPRO if words[1] == "repro.py" else ROOT / words[1]
         assert script.is_file()
         assert all(f'"{option}"' in script.read_text(encoding="utf-8") or option == "--help" for option in given)
     elif words[0] == "just":
@@ -89,7 +90,7 @@ def test_a_command_that_is_shown_exists(document: Path, words: list[str], option
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_options_and_places_in_a_sentence_exist(document: Path, options: dict[str, set[str]]) -> None:
     known = set.union(*options.values())
-    scripts = "".join(text_of(path) for path in (ROOT / "scripts").glob("*.py"))
+    scripts = "".join(text_of(path) for path in (REPRO, *(ROOT / "scripts").glob("*.py")))
     for piece in code_of(document):
         for option in re.findall(r"^--[a-z][a-z-]+", piece):
             assert option in known or f'"{option}"' in scripts, piece

@@ -15,7 +15,8 @@ from rich.console import Console
 from bisect_align.report.figures import number, phrase
 from bisect_align.report.terminal import report, text
 from bisect_align.result.escape import visible
-from bisect_align.result.result import Figures, Kind, Result, Verdict
+from bisect_align.result.repeats import Differing, Repeats
+from bisect_align.result.result import Accumulation, Contributor, Figures, Kind, Result, Verdict
 
 SNAPSHOT = Path(__file__).parent / "fault.txt"
 
@@ -54,6 +55,18 @@ def test_every_part_of_the_proof_is_there() -> None:
         "Read the attributes",
     ):
         assert part in shown
+
+
+def test_what_has_no_reason_leaves_no_comma() -> None:
+    fault = sample_results.fault()
+    bare = replace(
+        fault,
+        suspects=tuple(replace(one, reason="") for one in fault.suspects),
+        not_judged=tuple(replace(one, reason="") for one in fault.not_judged),
+    )
+    shown = text(bare, width=200)
+    assert "Conv -> /c5/Conv_output_0: score 1.4, relative L2 0.164 (noise explains 1e-07)\n" in shown
+    assert "1 tensor: logits" in shown
 
 
 def test_colour_adds_no_word() -> None:
@@ -106,3 +119,41 @@ def test_phrases() -> None:
     assert phrase(Figures(elements=3, exact=True)) == "equal"
     assert phrase(Figures()) == "not comparable element by element"
     assert "2 new NaN" in phrase(Figures(elements=3, nan_target=3, nan_golden=1))
+
+
+def test_equal_culprits_are_shown_once() -> None:
+    one = sample_results.fault().culprits[0]
+    names = [f"/layer{k}/AveragePool_output_0" for k in range(17)]
+    culprits = [replace(one, region=replace(one.region, output=name), same_as=(names[0],)) for name in names]
+    culprits[0] = replace(culprits[0], same_as=tuple(names[1:]))
+    shown = " ".join(text(replace(sample_results.fault(), culprits=tuple(culprits))).split())
+    assert "Culprit 1 of 17" in shown
+    assert "Culprit 2 of 17" not in shown
+    assert "17 × AveragePool(auto_pad=SAME_UPPER" in shown
+    assert "/layer5/AveragePool_output_0 and 11 more" in shown
+    assert "/layer6/" not in shown
+
+
+def test_what_an_error_is_made_of() -> None:
+    region = sample_results.fault().suspects[0].region
+    parts = (Contributor(region, 0.002, 0.01, 0.01), Contributor(region, 0.001, 0.03, 0.004))
+    result = replace(sample_results.aligned(), accumulation=Accumulation("logits", 0.04, "/c5/Conv_output_0", parts, 12, 90))
+    shown = " ".join(text(result, 120).split())
+    for part in (
+        "logits: relative L2 0.04",
+        "crosses at /c5/Conv_output_0",
+        "introduced 0.002",
+        "as well by 0.004",
+        "12 largest of 90",
+    ):
+        assert part in shown
+
+
+def test_what_differs_between_runs() -> None:
+    some = tuple(Differing(f"{k}.npy", f"t{k}", 1, 3, 10, 0.5, 0.1) for k in range(8))
+    result = replace(
+        sample_results.aligned(), repeats=Repeats(("again",), 20, some, "t0", "not compared", {"9.npy": "not in again"})
+    )
+    shown = " ".join(text(result, 120).split())
+    for part in ("20 tensors compared bit for bit, 8 differ; not compared: 9.npy", "begins at t0", "max abs 0.5", "and 3 more"):
+        assert part in shown

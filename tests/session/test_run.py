@@ -114,6 +114,14 @@ def culprits(result: Result) -> list[str]:
 
 
 # ---- faults and no faults --------------------------------------------------------------------------------------------------
+def test_a_table_that_is_computed_from_constants_has_its_operator_named() -> None:
+    nodes = [node("Cos", "k", "table"), node("Mul", "x table", "m"), node("Tanh", "m", "y")]
+    model, inputs = model_of(nodes, {"x": (8, 24)}, weights={"k": normal(3, 24)}), {"x": normal(4, 8, 24)}
+    result = run_on(model, inputs, run_target(model, inputs, "fp16", {"table": scaled(1.3)}), precision="fp16")
+    assert culprits(result) == ["table"]
+    assert [n.op for n in result.culprits[0].region.nodes] == ["Cos"]
+
+
 @pytest.mark.parametrize("precision", RUNS)
 @pytest.mark.parametrize("tensor", ["m0", "b2", "g3"])
 @pytest.mark.parametrize("scan", [False, True], ids=["search", "scan"])

@@ -29,6 +29,23 @@ class Sketch:
         self.weights.append(numpy_helper.from_array(np.asarray(value, np.float32), name))
         return name
 
+    def bytes(self, *shape: int) -> str:
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(self.rng.integers(-127, 128, shape).astype(np.int8), name))
+        return name
+
+    def through_int8(self, x: str, scale: float) -> str:
+        """Quantised and back."""
+        step = self.constant(scale)
+        zero = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.int8(-3), zero))
+        return self.node("DequantizeLinear", self.node("QuantizeLinear", x, step, zero), step, zero)
+
+    def integers(self, value: Sequence[int]) -> str:
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(value, np.int64), name))
+        return name
+
     def normal(self, *shape: int, scale: float = 1.0, mean: float = 0.0) -> str:
         return self.constant(mean + scale * self.rng.standard_normal(shape))
 
@@ -141,8 +158,72 @@ def decomposed() -> onnx.ModelProto:
     return s.model(s.node("Div", centred, spread))
 
 
+def mobile() -> onnx.ModelProto:
+    """Depthwise convolutions, hard swish, squeeze and excite, an average pool with padding: 15 nodes."""
+    s = Sketch("mobile", {"image": (2, 4, 12, 12)}, 7)
+    x = s.node("HardSwish", s.batch_norm(s.conv("image", 4, 16, 3), 16))
+    x = s.node("HardSwish", s.conv(x, 1, 16, 3, group=16))
+    gate = s.node("Relu", s.conv(s.node("GlobalAveragePool", x), 16, 8, 1))
+    x = s.node("Mul", x, s.node("HardSigmoid", s.conv(gate, 8, 16, 1)))
+    x = s.conv(x, 16, 12, 1)
+    x = s.node("AveragePool", x, kernel_shape=[3, 3], pads=[1] * 4, strides=[2, 2])
+    x = s.node("LeakyRelu", s.conv(x, 12, 12, 3, dilations=[1, 1]), alpha=0.1)
+    return s.model(x)
+
+
+def upsampler() -> onnx.ModelProto:
+    """Resize, transposed convolution, learnt slopes, pixels out of channels: 11 nodes."""
+    s = Sketch("upsampler", {"image": (1, 3, 10, 10)}, 8)
+    x = s.node("PRelu", s.conv("image", 3, 12, 3), s.constant(s.rng.uniform(0.05, 0.4, (12, 1, 1))))
+    skip = s.node("Resize", x, "", s.constant([1, 1, 2, 2]), mode="linear", coordinate_transformation_mode="half_pixel")
+    weight = s.normal(12, 12, 3, 3, scale=(2 / 108) ** 0.5)
+    up = s.node("ConvTranspose", x, weight, s.normal(12, scale=0.2), strides=[2, 2], pads=[1] * 4, output_padding=[1, 1])
+    x = s.node("Elu", s.node("Add", up, skip), alpha=0.8)
+    x = s.node("InstanceNormalization", s.conv(x, 12, 12, 3), s.normal(12, scale=0.2, mean=1.0), s.normal(12, scale=0.3))
+    return s.model(s.node("Tanh", s.node("DepthToSpace", s.node("Clip", x, s.constant(-2.0), s.constant(2.0)), blocksize=2)))
+
+
+def recurrent() -> onnx.ModelProto:
+    """A GRU and an LSTM over time, a classifier over both: 12 nodes."""
+    s = Sketch("recurrent", {"frames": (10, 2, 16)}, 9)
+    x = s.node("Tanh", s.node("Add", s.matmul("frames", 16, 24), s.normal(24, scale=0.2)))
+    gru = s.node(
+        "GRU", x, s.normal(1, 60, 24, scale=0.2), s.normal(1, 60, 20, scale=0.2), s.normal(1, 120, scale=0.1), hidden_size=20
+    )
+    lstm = s.node(
+        "LSTM", x, s.normal(1, 80, 24, scale=0.2), s.normal(1, 80, 20, scale=0.2), s.normal(1, 160, scale=0.1), hidden_size=20
+    )
+    both = s.node("Concat", *(s.node("Reshape", y, s.integers([10, 2, 20])) for y in (gru, lstm)), axis=-1)
+    x = s.node("Relu", s.node("Add", s.matmul(both, 40, 24), s.normal(24, scale=0.2)))
+    return s.model(s.node("LogSoftmax", s.matmul(x, 24, 12), axis=-1))
+
+
+def brittle() -> onnx.ModelProto:
+    """Ill-conditioned on purpose: a difference of near equals, a small denominator, rows that are nearly constant before they
+    are normalised, a softmax of near ties: 13 nodes."""
+    s = Sketch("brittle", {"tokens": (4, 12, 24)}, 10)
+    x = s.node("Add", s.matmul("tokens", 24, 24), s.normal(24, scale=0.2))
+    near = s.node("Sub", x, s.node("Mul", x, s.constant(0.98)))
+    ratio = s.node("Div", near, s.node("Add", s.node("Abs", x), s.constant(0.02)))
+    flat = s.node("Add", s.node("Mul", ratio, s.constant(0.01)), s.constant(3.0))
+    normal = s.layer_norm(flat, 24)
+    ties = s.node("Softmax", s.node("Mul", normal, s.constant(1e-3)), axis=-1)
+    return s.model(s.matmul(s.node("Add", s.node("Mul", ties, s.constant(24.0)), normal), 24, 16))
+
+
+def quantised() -> onnx.ModelProto:
+    """The quantisation in the graph, as a static quantiser writes it: 13 nodes."""
+    s = Sketch("quantised", {"image": (1, 3, 12, 12)}, 11)
+    x = s.through_int8("image", 0.03)
+    weight = s.node("DequantizeLinear", s.bytes(8, 3, 3, 3), s.constant(0.003))
+    x = s.through_int8(s.node("Relu", s.node("Conv", x, weight, s.normal(8, scale=0.2), pads=[1] * 4)), 0.03)
+    x = s.node("Flatten", s.node("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2]))
+    return s.model(s.node("Softmax", s.through_int8(s.gemm(x, 288, 10), 0.05), axis=-1))
+
+
 GRAPHS: dict[str, Callable[[], onnx.ModelProto]] = {
-    build.__name__: build for build in (chain, residual, inception, attention, towers, decomposed)
+    build.__name__: build
+    for build in (chain, residual, inception, attention, towers, decomposed, mobile, upsampler, recurrent, brittle, quantised)
 }
 
 

@@ -1,0 +1,120 @@
+"""A convicted region with the figures that prove it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+
+from bisect_align.golden.protocol import Array
+from bisect_align.judgement.conviction import Ruling
+from bisect_align.judgement.hypotheses import hypotheses
+from bisect_align.judgement.precision import rms
+from bisect_align.judgement.symptoms import symptoms
+from bisect_align.model.dtypes import is_float
+from bisect_align.model.graph import Graph, Node
+from bisect_align.model.region import Region
+from bisect_align.result.result import (
+    BoundaryTensor,
+    Certificate,
+    Culprit,
+    Figures,
+    Kind,
+    NodeInfo,
+    Noise,
+    RegionInfo,
+    State,
+    Symptom,
+)
+from bisect_align.session.hunt import Hunt
+
+
+def culprit(hunt: Hunt, ruling: Ruling) -> Culprit:
+    """One convicted region with its certificate."""
+    area = ruling.judged.region
+    target = hunt.evidence.observations.value(ruling.tensor)
+    right = hunt.evidence.court.replayed(ruling.tensor, ruling.replaced)
+    golden = hunt.golden.value(ruling.tensor)
+    introduced = _measured(hunt, area.output, right, target)
+    looks, guesses = explained(hunt, ruling, target, right)
+    fed = tuple(boundary(hunt, b, ruling) for b in area.boundary)
+    certificate = Certificate(fed, introduced, ruling.consumed, ruling.by, hunt.deterministic(area.output))
+    return Culprit(
+        kind=ruling.judged.score.kind or Kind.WRONG_RESULT,
+        region=region_info(hunt.case.model.graph, area),
+        introduced=introduced,
+        noise=noise_of(hunt, ruling),
+        certificate=certificate,
+        accumulated=_measured(hunt, area.output, golden, target),
+        inherited=_measured(hunt, area.output, golden, right),
+        gain=hunt.gain(area.output),
+        symptoms=looks,
+        hypotheses=guesses,
+    )
+
+
+def explained(hunt: Hunt, ruling: Ruling, target: Array, right: Array | None) -> tuple[tuple[Symptom, ...], tuple[str, ...]]:
+    """What the error looks like, and the misreadings of the operator that account for it."""
+    if right is None:
+        return (), ()
+    area, score, fed = ruling.judged.region, ruling.judged.score, hunt.evidence.court.fed(ruling.tensor, ruling.replaced)
+    finite = right[np.isfinite(right)] if is_float(right.dtype) else right[:0]
+    noise = score.expected * rms(finite)
+    op = hunt.case.model.graph.nodes[hunt.case.model.graph.producer[ruling.tensor]].op
+    looks = symptoms(target, right, op, boundary=fed, noise_rms=noise)
+    precision = hunt.evidence.precision.precision
+    return looks, hypotheses(hunt.bench, area, fed, target, right, precision=precision, expected=score.expected)
+
+
+def _measured(hunt: Hunt, tensor: str, reference: Array | None, values: Array | None) -> Figures:
+    """Figures of a pair; without any where one is missing or their shapes differ."""
+    if reference is None or values is None or reference.shape != values.shape:
+        return Figures()
+    return hunt.figures(tensor, reference, values)
+
+
+def noise_of(hunt: Hunt, ruling: Ruling) -> Noise:
+    score, value = ruling.judged.score, ruling.judged.value
+    return Noise(
+        expected=score.expected,
+        score=value if value is not None else float("nan"),
+        precision=hunt.evidence.precision.precision.name,
+        hides=ruling.judged.hides,
+        statistic=score.statistic + (f": {score.note}" if score.note else ""),
+    )
+
+
+def boundary(hunt: Hunt, name: str, ruling: Ruling) -> BoundaryTensor:
+    """Where a value that the region was replayed on came from."""
+    if name not in hunt.case.model.graph.order:
+        return BoundaryTensor(name, State.GOOD, f"graph input, {hunt.case.inputs.source}")
+    hunt.compare([name])
+    compared = hunt.findings.compared[name]
+    entry = hunt.evidence.matched.placed[name].claim.entry
+    source = "replayed: its entry is not believed" if name in ruling.replaced else f"dump: {entry}"
+    return BoundaryTensor(name, compared.state, source, compared.figures)
+
+
+def region_info(graph: Graph, area: Region) -> RegionInfo:
+    """The region's operators, computed constants left out, unless the output is such a constant itself."""
+    every = [graph.nodes[i] for i in area.nodes]
+    nodes = [n for n in every if not all(graph.is_constant(m) for m in n.makes)] or every
+    return RegionInfo(area.output, area.boundary, tuple(node_info(n) for n in nodes))
+
+
+def node_info(node: Node) -> NodeInfo:
+    return NodeInfo(node.index, node.name, node.op, node.domain, node.outputs, {a.name: _shown(a) for a in node.proto.attribute})
+
+
+def _shown(attribute: Any) -> str:
+    if attribute.type == onnx.AttributeProto.GRAPH:
+        return f"graph {attribute.g.name!r}"
+    if attribute.type == onnx.AttributeProto.TENSOR:
+        return f"tensor {list(attribute.t.dims)}"
+    value = onnx.helper.get_attribute_value(attribute)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, float):
+        return f"{value:.7g}"
+    return str(list(value)) if hasattr(value, "__len__") and not isinstance(value, str) else str(value)
