@@ -6,7 +6,7 @@ there (rms over rms, by exact float32 replays of our own; at least what storing 
 planted  found      fault, and the first culprit's region holds the planted node, is the smallest that the dump allows, and certified
          coarse     the same, but a larger region
          wrong      somebody healthy is named first: a region, a file, an input
-         undecided  nobody is named and nothing is cleared, or only the file of the planted tensor is named
+         undecided  nobody is named and nothing is cleared, or only a file that shows the fault is named
          missed     aligned, or accumulation
 healthy  quiet      aligned, or accumulation
          undecided  nobody is named
@@ -260,11 +260,11 @@ class Bench:
         return bool(np.sqrt(np.mean(np.square(error[bulk]))) > LOSS * np.std(replay[bulk]))
 
     def leaves_range(self, case: Case) -> bool:
-        """Whether the healthy chip makes NaN or infinity of finite values."""
-        _, healthy = self.healthy(case.precision, case.law, case.seed)
-        golden = self.golden(case.seed)
-        floats = (name for name, value in golden.items() if value.dtype == np.float32)
-        return any(bool((np.isfinite(golden[n]) & ~np.isfinite(healthy[n])).any()) for n in floats)
+        """Whether the healthy chip makes NaN or infinity of finite values or weights."""
+        chip, healthy = self.healthy(case.precision, case.law, case.seed)
+        exact, held = {**self.net.constants, **self.golden(case.seed)}, {**chip.weights, **healthy}
+        floats = (name for name, value in held.items() if value.dtype == np.float32)
+        return any(bool((np.isfinite(exact[n]) & ~np.isfinite(held[n])).any()) for n in floats)
 
     def places(self, seed: int) -> list[str]:
         """Where faults can be planted: float tensors that depend on an input and are more than an input in another shape (a fault
@@ -310,7 +310,8 @@ class Bench:
             return "loss"
         if answer.verdict in ("aligned", "accumulation"):
             return "missed" if case.planted else "quiet"
-        if answer.verdict == "undecided" or (answer.verdict == "dump-suspect" and set(answer.files) == {case.tensor}):
+        held = self.holders(case.tensor, observed) if case.planted else ()
+        if answer.verdict == "undecided" or (answer.verdict == "dump-suspect" and set(answer.files) <= set(held)):
             return "undecided"
         if not case.planted:
             return "alarm"

@@ -92,7 +92,8 @@ def _permuted(site: Site) -> Planted | None:
     if way == 0:
         first, second = sorted(map(int, site.rng.choice(length, 2, replace=False)))
         order[[first, second]] = second, first
-        return Planted(np.take(site.value, order, axis), lambda text: f"{first} and {second} are swapped" in text or "in reverse order" in text)
+        said = (f"{first} and {second} are swapped", "in reverse order")
+        return Planted(np.take(site.value, order, axis), lambda text: any(words in text for words in said))
     order = order[::-1] if way == 1 else site.rng.permutation(length)
     return Planted(np.take(site.value, order, axis), lambda text: f"axis {axis}" in text)
 

@@ -35,9 +35,10 @@ from symptom_plants import KINDS, Site
 
 from bisect_align.golden.protocol import Unavailable
 from bisect_align.golden.segments import SegmentEngine
+from bisect_align.judgement.bench import Bench, predict
 from bisect_align.judgement.precision import PRECISIONS, rms
 from bisect_align.judgement.symptoms import symptoms
-from bisect_align.judgement.trial import Bench, predict, try_region
+from bisect_align.judgement.trial import try_region
 from bisect_align.model.graph import graph_of
 from bisect_align.model.region import region
 from bisect_align.result.result import Symptom
@@ -108,7 +109,9 @@ class Ground:
         right = predict(self.bench, area, fed)
         if isinstance(right, Unavailable) or right.shape != self.values[tensor].shape:
             return None
-        inner = {n: v for n, v in self.bench.engine.replay(area.nodes, fed, area.hidden).items() if not isinstance(v, Unavailable)}
+        inner = {
+            n: v for n, v in self.bench.engine.replay(area.nodes, fed, area.hidden).items() if not isinstance(v, Unavailable)
+        }
         score = try_region(self.bench, area, fed, target, PRECISIONS[self.precision])
         finite = right[np.isfinite(right)] if right.dtype.kind == "f" else right[:0]
         op = self.bench.graph.nodes[self.bench.graph.producer[tensor]].op

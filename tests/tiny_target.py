@@ -18,8 +18,8 @@ from onnx import TensorProto, helper, numpy_helper
 from bisect_align.dumps.entry import Entry, Expect, Quant, Role
 from bisect_align.golden.protocol import Unavailable
 from bisect_align.golden.segments import SegmentEngine
+from bisect_align.judgement.bench import Bench
 from bisect_align.judgement.precision import round_to
-from bisect_align.judgement.trial import Bench
 from bisect_align.model.graph import Graph, graph_of
 
 Array: TypeAlias = NDArray[Any]

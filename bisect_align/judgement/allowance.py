@@ -9,10 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from bisect_align.judgement.bench import Bench, jitters, replay_jittered
 from bisect_align.judgement.jitter import weights_of
 from bisect_align.judgement.precision import Precision, step_of, storing_cost
 from bisect_align.judgement.statistics import noise_of
-from bisect_align.judgement.trial import REPLAYS, WIDE_UNITS, Bench, jitters, replay_jittered
+from bisect_align.judgement.trial import REPLAYS, WIDE_UNITS
 from bisect_align.metrics.inner import inner
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.region import Region

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bisect_align.golden.protocol import Unavailable
-from bisect_align.judgement.trial import Bench, Observed, feeds_of, predict
+from bisect_align.judgement.bench import Bench, Observed, feeds_of, predict
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.observed import ObservedGraph
 from bisect_align.model.region import region

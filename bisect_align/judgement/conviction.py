@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bisect_align.golden.protocol import Unavailable
+from bisect_align.judgement.bench import Observed, feeds_of, predict
 from bisect_align.judgement.judge import APPEAL_REPLAYS, CONVICT, Judge, Judged
-from bisect_align.judgement.trial import Observed, Score, feeds_of, predict, try_region
+from bisect_align.judgement.trial import Score, try_region
 from bisect_align.model.chain import above, below
 from bisect_align.model.observed import ObservedGraph
 from bisect_align.model.region import region
@@ -108,10 +109,12 @@ class Court:
         if (shaky := self._shaky(tensor, override)) is not None:
             score = Score(None, note=f"follows from the replay of {shaky!r}, not from its entry")
             return Ruling(tensor, Finding.UNKNOWN, Judged(judged.region, score), replaced=(*replaced, shaky))
-        if (holds := self._alias(tensor, judged)) is not None:
+        ruling = self._consumption(tensor, judged, override, replaced)
+        # an operator that was left out hands on the value of another tensor too: what was computed from it tells
+        if ruling.consumed is not Consumed.YES and (holds := self._alias(tensor, judged)) is not None:
             finding = Finding.FILE if holds in self.judge.observed else Finding.NAME
             return Ruling(tensor, finding, judged, holds=holds, replaced=replaced)
-        return self._consumption(tensor, judged, override, replaced)
+        return ruling
 
     def _disbelieved(self, tensor: str) -> tuple[dict[str, Array], tuple[str, ...]]:
         """Replays to put in the place of parents whose files or names were not believed."""
@@ -160,6 +163,8 @@ class Court:
         limit = min(CONVICT, ALIAS_SHARE * score + ALIAS_ROOM)
         graph, observed, bench = self.judge.bench.graph, self.judge.observed, self.judge.bench
         value = observed.value(tensor)
+        if not np.nan_to_num(value, posinf=0, neginf=0).any():
+            return None  # zeros equal zeros and NaN equals NaN, wherever they stand
         for place in (*below(graph, tensor), *above(graph, tensor)):
             if place in observed and place not in self.uncertain:
                 continue

@@ -1,4 +1,4 @@
-"""Culprits that are one fault: the same operators with the same attributes, wrong in the same way."""
+"""Culprits that are hardly more than one fault: the same operators with the same attributes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from bisect_align.result.result import Culprit
 
 
 def kinship(culprit: Culprit) -> tuple[object, ...]:
-    """What equal culprits share: kind, operators, attributes, and what the error looks like most (its figures differ from node to
-    node)."""
+    """What equal culprits share: kind, operators, attributes. Not what the error looks like most: noise may decide that."""
     operators = tuple((n.domain, n.op, tuple(sorted(n.attributes.items()))) for n in culprit.region.nodes)
-    return culprit.kind, operators, culprit.symptoms[0].name if culprit.symptoms else ""
+    return culprit.kind, operators
 
 
 def grouped(culprits: Sequence[Culprit]) -> tuple[Culprit, ...]:

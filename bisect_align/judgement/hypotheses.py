@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bisect_align.golden.protocol import Unavailable, Value
+from bisect_align.judgement.bench import Bench
 from bisect_align.judgement.hypothesis_table import TABLE
-from bisect_align.judgement.precision import Precision, rms, step_of, storing_cost
-from bisect_align.judgement.rival import Change, Site
-from bisect_align.judgement.trial import Bench
+from bisect_align.judgement.misreadings import WAYS
+from bisect_align.judgement.precision import Precision, grid_step, rms, step_of, storing_cost
+from bisect_align.judgement.rival import Change, Rival, Site
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.graph import Node
 from bisect_align.model.region import Region
@@ -25,7 +26,9 @@ Array: TypeAlias = NDArray[Any]
 
 MOST = 4  # hypotheses listed
 NODES_MOST = 16  # a larger region is not doubted node by node
-RIVALS_MOST = 96  # replays for one culprit
+RIVALS_MOST = 256  # replays for one culprit
+SAMPLE = 4096  # elements by which the way of rounding levels is found
+PART, LISTED = 4, 4  # a misreading may hold for one channel of four at most, of which so many are listed
 LEFT, LEFT_NOISE, LEFT_MOST = 0.1, 4.0, 0.5  # what may be left: of the error, of the noise; never more than half of the error
 FLIPS_LEFT = 0.1  # of the mismatches of integers
 
@@ -58,11 +61,19 @@ def hypotheses(
     if before == 0:
         return ()
     limit = tolerated(bench, region, target, before, precision, expected)
+    here = _wrong_indices(target, replay, limit)
     fits: list[_Fit] = []
-    for value, text in _made(bench, region, boundary):
-        left = misfit(target, value)
+    for value, text in (*_levels(target, replay, precision), *_made(bench, region, boundary)):
+        left = misfit(target, _held(value, target, precision))
         if left <= limit:
             fits.append(_Fit(text, left))
+        elif here is not None and value.shape == replay.shape:
+            axis, wrong = here
+            part = np.where(_along(wrong, axis, replay.ndim), value, replay)
+            left = misfit(target, _held(part, target, precision))
+            if left <= limit:
+                listed = ", ".join(map(str, np.flatnonzero(wrong)[:LISTED]))
+                fits.append(_Fit(f"{text} (at index {listed} of axis {axis} alone)", left))
     if not fits:
         return ()
     best = min(f.left for f in fits)
@@ -70,6 +81,54 @@ def hypotheses(
     kind = "relative error" if is_float(target.dtype) else "share of wrong elements"
     shown = f"{before:.3g}" if np.isfinite(before) else "beyond comparison"
     return tuple(dict.fromkeys(f"behaves as if {f.text}: {kind} {shown} -> {f.left:.2g}" for f in equal))[:MOST]
+
+
+def _held(value: Array, target: Array, precision: Precision) -> Array:
+    """Between the bounds of the target, where they may be those of an int8 range."""
+    if not precision.stepped or not is_float(value.dtype) or not np.isfinite(target).all() or not target.size:
+        return value
+    return np.clip(value, target.min(), target.max())
+
+
+def _levels(target: Array, replay: Array, precision: Precision) -> Iterator[tuple[Array, str]]:
+    """An int8 tensor whose levels are not the nearest ones: (the replay rounded so, in words)."""
+    if not precision.stepped or not is_float(target.dtype) or target.shape != replay.shape or (step := grid_step(target)) is None:
+        return
+    levels = replay.astype(np.float64) / step
+    nearest = misfit(target, np.rint(levels) * step)
+    ways = {text: way(levels) for text, way in WAYS.items()}
+    thin = slice(None, None, -(-levels.size // SAMPLE))
+    few, seen = levels.reshape(-1)[thin], target.reshape(-1)[thin] / step
+    middles = np.unique(np.rint(seen))  # the code 0 may stand at any level
+    middle = float(middles[int(np.argmin([rms(_towards(few, m) - seen) for m in middles]))])
+    ways[f"truncation towards {middle * step:.4g}"] = _towards(levels, middle)
+    for text, made in ways.items():
+        if misfit(target, made * step) < nearest / 2:
+            yield (made * step).astype(replay.dtype), f"`levels by {text}`"
+
+
+def _towards(levels: Array, middle: float) -> Array:
+    return np.asarray(np.trunc(levels - middle) + middle)
+
+
+def _wrong_indices(target: Array, replay: Array, limit: float) -> tuple[int, Array] | None:
+    """(axis, mask) where a few channels hold all of the error that is not tolerated; None where they do not."""
+    if target.shape != replay.shape or target.ndim < 2 or not is_float(target.dtype) or not np.isfinite(target).all():
+        return None
+    d = np.square(target.astype(np.float64) - replay)
+    for axis in (1, target.ndim - 1):
+        energy = d.sum(axis=tuple(a for a in range(d.ndim) if a != axis))
+        kept = np.cumsum(np.sort(energy)) <= limit**2 * float(np.sum(np.square(replay, dtype=np.float64)))
+        count = energy.size - int(np.count_nonzero(kept))
+        if 0 < count <= energy.size // PART:
+            wrong = np.zeros(energy.size, bool)
+            wrong[np.argsort(energy)[energy.size - count :]] = True
+            return axis, wrong
+    return None
+
+
+def _along(mask: Array, axis: int, ndim: int) -> Array:
+    return mask.reshape([-1 if a == axis else 1 for a in range(ndim)])
 
 
 def misfit(target: Array, value: Array) -> float:
@@ -106,13 +165,21 @@ def _made(bench: Bench, region: Region, boundary: Mapping[str, Array]) -> Iterat
         where = "" if len(region.nodes) == 1 else f" at {nodes[0].op} {', '.join(repr(n.label) for n in nodes)}"
         fed = _fed(bench, region, nodes[0], boundary)
         for change in TABLE[nodes[0].op] if fed is not None else ():
-            for rival in change(_site(bench, nodes[0], fed or {})):
+            for rival in _rivals(change, _site(bench, nodes[0], fed or {})):
                 count += 1
                 if count > RIVALS_MOST:
                     return
                 value = _run(bench, region, boundary, {n.index for n in nodes}, change, rival.text)
                 if value is not None:
                     yield value, f"`{rival.text}`{where}"
+
+
+def _rivals(change: Change, site: Site) -> Iterator[Rival]:
+    """What a misreading makes of a node; no more of it where the node's values are none that it was written for."""
+    try:
+        yield from change(site)
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return
 
 
 def _doubted(bench: Bench, region: Region) -> Iterator[tuple[Node, ...]]:
@@ -146,7 +213,7 @@ def _site(bench: Bench, node: Node, fed: Mapping[str, Array]) -> Site:
     def value(name: str) -> Array | None:
         return fed[name] if name in fed else graph.constant(name) if name in graph.constants else None
 
-    return Site(node.proto, graph.opsets.get("", 1), value)
+    return Site(node.proto, graph.opsets.get("", 1), value, graph.constants)
 
 
 def _run(
@@ -180,7 +247,7 @@ def _run(
 def _stand_in(bench: Bench, node: Node, values: Mapping[str, Array], change: Change, text: str) -> dict[str, Value]:
     """What the misread node makes."""
     fed = {n: values[n] for n in node.reads if n in values}
-    for rival in change(_site(bench, node, fed)):
+    for rival in _rivals(change, _site(bench, node, fed)):
         if rival.text == text:
             read = {name for proto in rival.nodes for name in proto.input}
             feeds = {k: v for k, v in {**fed, **rival.feeds}.items() if k in read}

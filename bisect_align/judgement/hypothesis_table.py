@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from bisect_align.judgement import misread_places as places
 from bisect_align.judgement import misreadings as m
 from bisect_align.judgement.rival import (
     Change,
@@ -21,21 +22,27 @@ from bisect_align.judgement.rival import (
     is_op,
     lacks,
     moves_axis,
+    multiplies,
+    of_data,
     reads_as_opset,
     replaces,
     sets,
     swaps_inputs,
 )
+from bisect_align.judgement.weights import misread_weight
 
 Array: TypeAlias = NDArray[Any]
 
 EPSILONS = sets("epsilon", 1e-5, 1e-3, 1e-6, 1e-12, 0.0)
 WINDOW = (m.pads_misread, m.per_axis_reversed("strides"), m.ones("dilations"))
 KERNEL = (
-    replaces(1, "the kernel transposed (height for width)", m.last_two),
-    replaces(1, "the kernel turned round", m.turned),
+    of_data(1, replaces(1, "the kernel transposed (height for width)", m.last_two)),
+    of_data(1, replaces(1, "the kernel turned round", m.turned)),
     lacks(2, "no bias"),
+    replaces(2, "the bias negated", np.negative),
     sets("group", 1),
+    places.groups_interleaved,
+    misread_weight(1),
 )
 REDUCE = (sets("keepdims", 0, 1), m.reduced_over, sets("noop_with_empty_axes", 0, 1))
 SOFTMAX = (
@@ -44,23 +51,34 @@ SOFTMAX = (
     moves_axis(),
 )
 BOUNDS = (lacks(1, "no lower bound"), lacks(2, "no upper bound"), drops("min", "max"))
+NARROW = (replaces(0, "int64 read as int32", m.narrow), replaces(1, "int64 read as int32", m.narrow))
 SECOND = (
     swaps_inputs(),
     m.across(0, "the first input"),
     m.across(1, "the second input"),
     replaces(0, "the first element of the first input for all", m.first_alone),
     replaces(1, "the first element of the second input for all", m.first_alone),
+    *NARROW,
 )
-GATHER = (moves_axis(), replaces(1, "negative indices as 0", m.unsigned), replaces(1, "int64 indices as int32", m.narrow))
-SCATTER = (drops("reduction"), sets("reduction", "add"), moves_axis(), replaces(1, "negative indices as 0", m.unsigned))
+INDICES = (replaces(1, "negative indices as 0", m.unsigned), replaces(1, "int64 indices as int32", m.narrow))
+GATHER = (moves_axis(), *INDICES)
+SCATTER = (drops("reduction"), sets("reduction", "add", "mul", "max", "min"), moves_axis(), *INDICES)
 ARG = (sets("select_last_index", 0, 1), sets("keepdims", 0, 1), moves_axis())
 RECURRENT = (
     sets("direction", "forward", "reverse"),
     lacks(3, "no bias"),
     lacks(4, "sequence_lens ignored"),
-    drops("activations", "clip"),
+    drops("activations", "clip", "activation_alpha", "activation_beta", "input_forget"),
+    misread_weight(1),
+    misread_weight(2),
 )
-ALPHA = (drops("alpha", "beta", "gamma"),)
+LEFT_OUT = is_op("Identity", "the operator left out")
+ALPHA = (drops("alpha", "beta", "gamma"), LEFT_OUT)
+PRODUCT = (
+    replaces(0, "the first matrix transposed", m.last_two),
+    of_data(1, replaces(1, "the second matrix transposed", m.last_two)),
+    misread_weight(1),
+)
 
 TABLE: dict[str, tuple[Change, ...]] = {
     "Add": (ignores(1, "the second input left out", 0), ignores(0, "the first input left out", 0), *SECOND[1:], is_op("Sub")),
@@ -75,11 +93,13 @@ TABLE: dict[str, tuple[Change, ...]] = {
         ignores(2, "no bias", 0),
         ignores(3, "mean ignored", 0),
         ignores(4, "variance ignored", 1),
+        feeds("the folded bias negated", m.folded_bias_negated),
         replaces(4, "the variance read as a standard deviation", lambda x: np.square(x)),
     ),
-    "Cast": (m.casts,),
+    "Cast": (m.casts, replaces(0, "int64 read as int32", m.narrow)),
     "Celu": ALPHA,
     "Clip": (
+        LEFT_OUT,
         feeds("a missing lower bound as 0", lambda s: _zero(s, 1)),
         feeds("a missing upper bound as 0", lambda s: _zero(s, 2)),
         *BOUNDS,
@@ -90,8 +110,10 @@ TABLE: dict[str, tuple[Change, ...]] = {
     "CumSum": (sets("exclusive", 0, 1), sets("reverse", 0, 1)),
     "DepthToSpace": (sets("mode", "DCR", "CRD"),),
     "DequantizeLinear": (ignores(2, "zero point ignored", 0), moves_axis()),
-    "Div": (*SECOND, ignores(1, "the second input left out", 1)),
-    "Elu": ALPHA,
+    "Div": (*SECOND, ignores(1, "the second input left out", 1), is_op("Mul")),
+    "Elu": (*ALPHA, is_op("Relu")),
+    "Equal": NARROW,
+    "Erf": (*m.ERF, LEFT_OUT),
     "Flatten": (moves_axis(beyond=1),),
     "GRU": (
         sets("linear_before_reset", 0, 1),
@@ -99,17 +121,22 @@ TABLE: dict[str, tuple[Change, ...]] = {
         lacks(5, "initial state ignored"),
         m.gates(("gates in the order r z h", (1, 0, 2)), ("gates in the order h r z", (2, 1, 0))),
     ),
-    "Gather": GATHER,
+    "Gather": (*GATHER, places.unwrapped),
     "GatherElements": GATHER,
-    "GatherND": (sets("batch_dims", 0, 1), replaces(1, "negative indices as 0", m.unsigned)),
-    "Gelu": (sets("approximate", "none", "tanh"),),
+    "GatherND": (sets("batch_dims", 0, 1), *INDICES, places.unwrapped),
+    "Gelu": (sets("approximate", "none", "tanh"), LEFT_OUT),
     "Gemm": (
         sets("transA", 0, 1),
         sets("transB", 0, 1),
         drops("alpha", "beta"),
         lacks(2, "no bias"),
-        replaces(0, "the first matrix transposed", m.last_two),
+        replaces(2, "the bias negated", np.negative),
+        *PRODUCT,
     ),
+    "GlobalAveragePool": (is_op("GlobalMaxPool"),),
+    "GlobalMaxPool": (is_op("GlobalAveragePool"),),
+    "Greater": (is_op("GreaterOrEqual"), is_op("Less"), swaps_inputs(), *NARROW),
+    "GreaterOrEqual": (is_op("Greater"), is_op("LessOrEqual"), swaps_inputs(), *NARROW),
     "GridSample": (
         sets("align_corners", 0, 1),
         sets("padding_mode", "zeros", "border", "reflection"),
@@ -117,7 +144,8 @@ TABLE: dict[str, tuple[Change, ...]] = {
         feeds("the sampled point held inside the picture before its neighbours are taken", m.clamped_points),
     ),
     "GroupNormalization": (EPSILONS, sets("num_groups", 1)),
-    "HardSigmoid": ALPHA,
+    "HardSigmoid": (*ALPHA, is_op("Sigmoid"), sets("alpha", 1 / 6, 0.2)),
+    "HardSwish": (LEFT_OUT, is_op("Relu")),
     "Hardmax": SOFTMAX,
     "InstanceNormalization": (
         EPSILONS,
@@ -126,7 +154,12 @@ TABLE: dict[str, tuple[Change, ...]] = {
         ignores(2, "no bias", 0),
         m.first_image_scaled,
     ),
-    "LRN": (m.loops_over_batch, sets("size", 1, 3, 5), drops("alpha", "beta", "bias")),
+    "LRN": (
+        m.loops_over_batch,
+        sets("size", 1, 3, 5),
+        drops("alpha", "beta", "bias"),
+        multiplies("alpha", lambda site: site.attribute("size"), "alpha not divided by size"),
+    ),
     "LSTM": (
         *RECURRENT,
         lacks(5, "initial state ignored"),
@@ -135,12 +168,16 @@ TABLE: dict[str, tuple[Change, ...]] = {
     ),
     "LayerNormalization": (moves_axis(), EPSILONS, ignores(1, "no scale", 1), lacks(2, "no bias")),
     "LeakyRelu": (*ALPHA, is_op("Relu")),
+    "Less": (is_op("LessOrEqual"), is_op("Greater"), swaps_inputs(), *NARROW),
+    "LessOrEqual": (is_op("Less"), is_op("GreaterOrEqual"), swaps_inputs(), *NARROW),
     "LogSoftmax": (*SOFTMAX, is_op("Softmax", "Softmax (no logarithm)", ("axis",))),
     "LpNormalization": (moves_axis(), sets("p", 1, 2)),
     "LpPool": (sets("p", 1, 2), *WINDOW),
-    "MatMul": (replaces(0, "the first matrix transposed", m.last_two), replaces(1, "the second matrix transposed", m.last_two)),
+    "MatMul": PRODUCT,
+    "Max": (is_op("Min"), *NARROW),
     "MaxPool": (m.zero_padded, sets("ceil_mode", 0, 1), *WINDOW),
     "MeanVarianceNormalization": (m.normalised_over_image,),
+    "Min": (is_op("Max"), *NARROW),
     "Mod": (sets("fmod", 0, 1), swaps_inputs()),
     "Mul": (*SECOND[1:], ignores(1, "the second input left out", 1), ignores(0, "the first input left out", 1)),
     "OneHot": (feeds("rows of off values for negative indices", m.one_hot_negative), moves_axis(beyond=1)),
@@ -150,19 +187,31 @@ TABLE: dict[str, tuple[Change, ...]] = {
         ignores(1, "Relu (slope 0)", 0),
         ignores(1, "slope 0.25", 0.25),
         ignores(1, "slope 0.01", 0.01),
+        LEFT_OUT,
     ),
     "Pad": (
         sets("mode", "constant", "reflect", "edge"),
+        sets("mode", "wrap"),
         lacks(2, "padding with 0"),
         drops("value"),
         feeds("pads swapped", lambda s: _swapped(s)),
     ),
+    "Pow": (swaps_inputs(), LEFT_OUT),
     "QuantizeLinear": (m.quantises, ignores(2, "zero point ignored", 0), moves_axis()),
     "RNN": (*RECURRENT, lacks(5, "initial state ignored")),
+    "RMSNormalization": (moves_axis(), EPSILONS, ignores(1, "no scale", 1)),
+    "ReduceL1": REDUCE,
+    "ReduceL2": (*REDUCE, is_op("ReduceSumSquare", "ReduceSumSquare", ("axes", "keepdims"))),
+    "ReduceLogSum": REDUCE,
+    "ReduceLogSumExp": REDUCE,
     "ReduceMax": REDUCE,
     "ReduceMean": (*REDUCE, is_op("ReduceSum", "ReduceSum", ("axes", "keepdims"))),
     "ReduceMin": REDUCE,
+    "ReduceProd": REDUCE,
     "ReduceSum": (*REDUCE, is_op("ReduceMean", "ReduceMean", ("axes", "keepdims"))),
+    "ReduceSumSquare": (*REDUCE, is_op("ReduceL2", "ReduceL2", ("axes", "keepdims"))),
+    "Relu": (LEFT_OUT,),
+    "Reshape": (places.column_by_column,),
     "Resize": (
         sets("cubic_coeff_a", -0.75, -0.5),
         sets(
@@ -177,7 +226,9 @@ TABLE: dict[str, tuple[Change, ...]] = {
         sets("mode", "nearest", "linear", "cubic"),
         sets("antialias", 0, 1),
         sets("exclude_outside", 0, 1),
+        feeds("scales worked out again from the sizes", places.scales_of_sizes),
     ),
+    "ReverseSequence": (places.axes_exchanged,),
     "RoiAlign": (
         sets("coordinate_transformation_mode", "half_pixel", "output_half_pixel"),
         sets("mode", "avg", "max"),
@@ -187,11 +238,23 @@ TABLE: dict[str, tuple[Change, ...]] = {
     "ScatterElements": SCATTER,
     "ScatterND": SCATTER,
     "Selu": ALPHA,
-    "Softmax": SOFTMAX,
+    "Shrink": (drops("bias", "lambd"), LEFT_OUT),
+    "Sigmoid": (is_op("HardSigmoid", "HardSigmoid"), LEFT_OUT),
+    "Slice": (
+        replaces(3, "axes ignored", lambda x: np.arange(x.size, dtype=x.dtype)),
+        replaces(4, "steps ignored", np.ones_like),
+        replaces(1, "starts ignored", np.zeros_like),
+        replaces(1, "negative starts as 0", m.unsigned),
+    ),
+    "Softmax": (*SOFTMAX, is_op("LogSoftmax", "LogSoftmax", ("axis",)), LEFT_OUT),
+    "Softplus": (LEFT_OUT, is_op("Relu")),
+    "SpaceToDepth": (places.depth_first,),
     "Split": (moves_axis(),),
     "Sub": (*SECOND, is_op("Add")),
+    "Swish": ALPHA,
+    "Tanh": (LEFT_OUT,),
     "ThresholdedRelu": ALPHA,
-    "TopK": (sets("largest", 0, 1), moves_axis()),
+    "TopK": (sets("largest", 0, 1), sets("sorted", 0, 1), moves_axis()),
     "Transpose": (m.rearranged,),
     "Trilu": (sets("upper", 0, 1), lacks(1, "k ignored")),
     "Where": (feeds("the condition inverted", lambda s: None if (c := s.given(0)) is None else {0: ~c}),),

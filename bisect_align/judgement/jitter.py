@@ -86,7 +86,7 @@ class Jitter:
     def _unit(self, x: Array, step: float = 0.0) -> Array:
         """Half a unit in the last place of x; what a float format or a printed step loses near zero turns no sign."""
         size = np.abs(x.astype(np.float32))
-        return np.asarray(self.precision.unit * size + np.minimum(self.precision.subnormal + step, size / 2))
+        return np.asarray(self.precision.unit * size + np.minimum(self.precision.least + step, size / 2))
 
     def _quantised(self, name: str, x: Array, clipped: float) -> Array:
         """Moved by half a step, and clipped to what calibration may have left of its range. Zero stays zero and no sign

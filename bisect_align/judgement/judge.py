@@ -16,9 +16,10 @@ from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
+from bisect_align.judgement.bench import Bench, Observed, feeds_of
 from bisect_align.judgement.precision import Precision
 from bisect_align.judgement.special import IMMATERIAL_L2
-from bisect_align.judgement.trial import REPLAYS, Bench, Observed, Score, feeds_of, try_region
+from bisect_align.judgement.trial import REPLAYS, Score, try_region
 from bisect_align.model.graph import Graph
 from bisect_align.model.operators import CONVOLUTIONS, MATRIX, MOVES
 from bisect_align.model.region import Region, region

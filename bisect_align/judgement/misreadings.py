@@ -136,6 +136,16 @@ def blended_by_momentum(site: Site) -> Mapping[int, Array | None] | None:
     return statistics_of(1 - float(momentum if momentum is not None else 0.9))(site)
 
 
+def folded_bias_negated(site: Site) -> Mapping[int, Array | None] | None:
+    """BatchNormalization folded into a factor and a constant for each channel, and the constant's sign lost on the way."""
+    scale, bias, mean, var = (site.given(place) for place in range(1, 5))
+    if scale is None or bias is None or mean is None or var is None:
+        return None
+    epsilon = site.attribute("epsilon")
+    folded = bias - mean * scale / np.sqrt(var.astype(np.float64) + (1e-5 if epsilon is None else epsilon))
+    return {2: (bias - 2 * folded).astype(bias.dtype)}
+
+
 def normalised_over_image(site: Site) -> Iterator[Rival]:
     """MeanVarianceNormalization: the other axes that are in use."""
     rank, axes = site.rank, site.attribute("axes") or []
@@ -174,7 +184,7 @@ def loops_over_batch(site: Site) -> Iterator[Rival]:
     for channel in range(x.shape[0]):
         window = slice(max(channel - (size - 1) // 2, 0), channel + size // 2 + 1)
         sums[:, channel] = np.square(seen[:, window]).sum(axis=1)
-    yield _given(
+    yield answer(
         site,
         "only as many channels normalised as there are images",
         (seen / (bias + alpha / size * sums) ** beta).astype(x.dtype),
@@ -221,7 +231,7 @@ WAYS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def _given(site: Site, text: str, values: Array) -> Rival:
+def answer(site: Site, text: str, values: Array) -> Rival:
     """An answer that was worked out here."""
     return Rival(text, (helper.make_node("Identity", [f"{NEW}0"], list(site.proto.output[:1])),), {f"{NEW}0": values})
 
@@ -231,11 +241,11 @@ def rounds(site: Site) -> Iterator[Rival]:
     x = site.given(0)
     if x is not None:
         for text, way in WAYS.items():
-            yield _given(site, text, way(x.astype(np.float64)).astype(x.dtype))
+            yield answer(site, text, way(x.astype(np.float64)).astype(x.dtype))
 
 
 def casts(site: Site) -> Iterator[Rival]:
-    """Cast of floats to integers: rounding instead of truncation."""
+    """Cast of floats to integers: rounding instead of truncation; out of range it ends at the bounds, or goes round."""
     x, to = site.given(0), site.attribute("to")
     if x is None or x.dtype.kind != "f" or to not in (TensorProto.INT8, TensorProto.UINT8, TensorProto.INT32, TensorProto.INT64):
         return
@@ -244,7 +254,11 @@ def casts(site: Site) -> Iterator[Rival]:
     ways: dict[str, Callable[[Array], Array]] = {"rounding to nearest": np.rint, **WAYS}
     for text, way in ways.items():
         whole = np.nan_to_num(way(x.astype(np.float64)))
-        yield _given(site, text, np.clip(whole, float(info.min), float(info.max)).astype(kind))
+        yield answer(site, text, np.clip(whole, float(info.min), float(info.max)).astype(kind))
+    kept = np.trunc(np.nan_to_num(x.astype(np.float64)))
+    yield answer(site, "ending at the bounds of the type", np.clip(kept, float(info.min), float(info.max)).astype(kind))
+    span = 2.0 ** (8 * kind.itemsize)
+    yield answer(site, "going round beyond the bounds of the type", ((kept - info.min) % span + info.min).astype(kind))
 
 
 def quantises(site: Site) -> Iterator[Rival]:
@@ -262,8 +276,9 @@ def quantises(site: Site) -> Iterator[Rival]:
     info = np.iinfo(kind)
     ways = {text: way(scaled) + shift for text, way in WAYS.items()}
     ways |= {f"{text} after the zero point": way(scaled + shift) for text, way in WAYS.items() if np.any(shift != 0)}
+    ways["levels held between -127 and 127"] = np.maximum(np.rint(scaled) + shift, info.min + 1)
     for text, levels in ways.items():
-        yield _given(site, text, np.clip(np.nan_to_num(levels), info.min, info.max).astype(kind))
+        yield answer(site, text, np.clip(np.nan_to_num(levels), info.min, info.max).astype(kind))
 
 
 def one_hot_negative(site: Site) -> Mapping[int, Array | None] | None:
@@ -282,6 +297,23 @@ def narrow(x: Array) -> Array | None:
 def unsigned(x: Array) -> Array | None:
     """Negative indices taken for 0."""
     return np.maximum(x, 0) if x.dtype.kind == "i" and (x < 0).any() else None
+
+
+def erf_by(text: str, approximated: Callable[[Array], Array]) -> Change:
+    """Erf as Gelu's approximations take it: with u = x sqrt(2), Gelu(u) = u (1 + erf(x)) / 2."""
+
+    def change(site: Site) -> Iterator[Rival]:
+        x = site.given(0)
+        if x is not None and x.dtype.kind == "f":
+            yield answer(site, text, approximated(x.astype(np.float64) * np.sqrt(2)).astype(x.dtype))
+
+    return change
+
+
+ERF = (  # Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016
+    erf_by("the tanh form of Gelu", lambda u: np.tanh(np.sqrt(2 / np.pi) * (u + 0.044715 * u**3))),
+    erf_by("the sigmoid form of Gelu", lambda u: np.tanh(0.851 * u)),
+)
 
 
 # ---- weights and axes ------------------------------------------------------------------------------------------------------

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bisect_align.golden.protocol import Unavailable
+from bisect_align.judgement.bench import Bench
 from bisect_align.judgement.hypotheses import misfit, tolerated
 from bisect_align.judgement.input_relations import Kind, Relation, after, arrangements, groups, recoded, scaled, solved
 from bisect_align.judgement.precision import Precision
-from bisect_align.judgement.trial import Bench
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.graph import Node
 from bisect_align.model.operators import CONVOLUTIONS, MATRIX

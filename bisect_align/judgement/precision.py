@@ -26,11 +26,13 @@ PRINT_SAMPLE, PRINT_MIN = 2048, 8  # elements looked at, and how many different 
 @dataclass(frozen=True, slots=True)
 class Precision:
     """unit: relative rounding unit of the format (fp32: 2^-20, since kernels differ by several ulp); 0 for int8, which has steps.
-    subnormal: what is lost near zero, by rounding or by flushing; never 0, so that a tensor of zeros has a cost to compare with."""
+    subnormal: what is lost near zero by rounding; never 0, so that a tensor of zeros has a cost to compare with. least: the least
+    normal number, below which hardware may flush to zero."""
 
     name: str
     unit: float
     subnormal: float = 2.0**-126
+    least: float = 2.0**-126
 
     @property
     def stepped(self) -> bool:
@@ -39,8 +41,8 @@ class Precision:
 
 
 FP32 = Precision("fp32", 2.0**-20)
-TF32 = Precision("tf32", 2.0**-11)
-FP16 = Precision("fp16", 2.0**-11, 2.0**-25)
+TF32 = Precision("tf32", 2.0**-10)  # tensor cores cut off what they do not hold
+FP16 = Precision("fp16", 2.0**-11, 2.0**-25, 2.0**-14)
 BF16 = Precision("bf16", 2.0**-8)
 INT8 = Precision("int8", 0.0)
 PRECISIONS = {p.name: p for p in (FP32, TF32, FP16, BF16, INT8)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -18,11 +18,13 @@ NEW = "!rival"  # names that a rival brings begin like this
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The node that is doubted. value: what it was fed, or a constant, by name (None: not known); opset: of the standard operators."""
+    """The node that is doubted. value: what it was fed, or a constant, by name (None: not known); opset: of the standard operators;
+    fixed: names of constants."""
 
     proto: onnx.NodeProto
     opset: int
     value: Callable[[str], Array | None]
+    fixed: Container[str] = ()
 
     def given(self, place: int) -> Array | None:
         """The value of an input by position; None where it is absent."""
@@ -162,6 +164,27 @@ def replaces(place: int, text: str, function: Callable[[Array], Array | None]) -
         return None if value is None or other is None or np.array_equal(other, value) else {place: other}
 
     return feeds(text, rewrite)
+
+
+def multiplies(name: str, factor: Callable[[Site], Any], text: str) -> Change:
+    """An attribute times a number, worked out from the node (None: does not apply)."""
+
+    def change(site: Site) -> Iterator[Rival]:
+        now, by = site.attribute(name), factor(site)
+        if now is not None and by is not None and by != 1:
+            yield Rival(text, (altered(site, {name: float(now) * float(by)}),))
+
+    return change
+
+
+def of_data(place: int, change: Change) -> Change:
+    """Only where the input is computed: of constants `weights` tries more."""
+
+    def data_only(site: Site) -> Iterator[Rival]:
+        if place < len(site.proto.input) and site.proto.input[place] not in site.fixed:
+            yield from change(site)
+
+    return data_only
 
 
 def is_op(op: str, text: str = "", keep: Sequence[str] = ()) -> Change:

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bisect_align.golden.protocol import Unavailable
+from bisect_align.judgement.bench import Bench
 from bisect_align.judgement.jitter import Jitter, JitteredWeights, seed, weights_of
 from bisect_align.judgement.precision import Precision
-from bisect_align.judgement.trial import Bench
 from bisect_align.metrics.inner import norm, relative
 from bisect_align.model.dtypes import is_float
 

@@ -63,10 +63,3 @@ def bulk_of(y: Array) -> Array:
     size = np.abs(y)
     median = float(np.median(size))
     return size <= BULK * median if median > 0 else np.ones(y.shape, bool)
-
-
-def lost(d: Array, y: Array, noise: Array, introduced: float, limit: float) -> bool:
-    """The noise of the format alone is of the size of the signal, over all of y or over what a mask leaves of it."""
-    if introduced > limit and rms(noise) > 0.5 * rms(y):
-        return True
-    return masked_away(d, y)

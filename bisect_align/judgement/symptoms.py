@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bisect_align.judgement import symptoms_of_order as order
 from bisect_align.judgement import symptoms_of_values as values
 from bisect_align.judgement.pair import Pair
+from bisect_align.judgement.symptoms_of_norms import cancellation
 from bisect_align.judgement.symptoms_of_places import places
 from bisect_align.model.dtypes import is_float
 from bisect_align.result.result import Symptom
@@ -69,7 +70,9 @@ def symptoms(
     with np.errstate(all="ignore"):
         found = [*_non_finite(target, replay)]
         pair = Pair(target, replay, op, boundary, noise_rms, inner)
-        if pair.before > 0 and not found:
+        if (symptom := cancellation(pair)) is not None:
+            found.append(symptom)
+        if pair.before > 0 and not any(s.name in ("NaN", "Inf") for s in found):
             for detector, needs_places in DETECTORS:
                 if (not needs_places or target.size <= ELEMENTS_MOST) and (symptom := detector(pair)) is not None:
                     found.append(symptom)

@@ -70,15 +70,15 @@ def permuted(pair: Pair) -> Symptom | None:
         if not 2 <= length <= CHANNELS_MOST:
             continue
         y, t = (np.moveaxis(x, axis, 0).reshape(length, -1) for x in (pair.y, pair.t))
-        wrong = np.flatnonzero(np.square(t - y).sum(axis=1) > pair.allowed**2 * y.shape[1])
+        few, exactly = y.shape[1] < CHANNEL_LEAST, max(LEFT_NOISE * pair.noise, EXACT * pair.before)
+        wrong = np.flatnonzero(np.square(t - y).sum(axis=1) > (exactly if few else pair.allowed) ** 2 * y.shape[1])
         if wrong.size < 1:
             continue
         holds = _holders(t, y, wrong)
         if (holds == np.arange(length)).all():
             continue
         left = rms(t - y[holds])
-        few = y.shape[1] < CHANNEL_LEAST
-        exact = left <= max(LEFT_NOISE * pair.noise, EXACT * pair.before)
+        exact = left <= exactly
         taken = np.unique(holds[wrong]).size
         onto = taken == wrong.size or (exact and taken >= DISTINCT * wrong.size)  # equal channels are each other's
         if few:

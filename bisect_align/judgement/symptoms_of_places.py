@@ -24,9 +24,9 @@ INDICES = 4  # a quarter of the indices of an axis at most
 DEPTH = 4  # a border is at most a quarter of the axis deep, at each end
 BLOCK_SHARE, BLOCK_FILL, BLOCK_LEAST = 0.5, 0.5, 4  # a block holds half of the tensor at most, half of it is off
 INDEX_LEAST = 3  # elements that make an index of an axis out of single ones
-FILL = 0.25  # of a place: so much of what would show a fault must be off
+FILL = 0.1  # of a place: so much of what would show a fault must be off
 ALIKE = 1.5  # places that differ by less in size are of one size
-STRAYS = 0.02  # share of elements outside the place that heavy noise may make look off
+STRAYS = 0.005  # share of elements outside the place that heavy noise may make look off
 LISTED = 4
 
 

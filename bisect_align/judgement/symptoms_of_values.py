@@ -23,7 +23,6 @@ FEW = 8  # elements below which a fit proves nothing
 MANY, ASIDE = 256, 0.2  # elements, and the mean in steps, from which a rounding is called one-sided
 CLAMPED = 3  # elements at a bound before it is called one
 PER_CHANNEL = 3, 8  # elements a channel must have for a constant of its own to mean something; for two of them
-SAME_FACTOR = 0.03  # factors nearer to 1 are none
 MANTISSA, BITS_MOST = 23, 16  # float32; more bits kept than this are no coarse rounding
 LEVELS_MOST = 256  # levels of a coarse rounding
 MOST_SHAKEN = 0.25  # of a step: near-ties that noise may decide
@@ -122,7 +121,11 @@ def clamp(pair: Pair) -> Symptom | None:
             bounds.append(f"{word} {bound:.6g} ({count} elements)")
             held += count
     left = rms(pair.t - np.clip(pair.y, low, high))
-    return pair.symptom("clamp", f"nothing {' and nothing '.join(bounds)}", left) if held >= CLAMPED and pair.explains(left) else None
+    return (
+        pair.symptom("clamp", f"nothing {' and nothing '.join(bounds)}", left)
+        if held >= CLAMPED and pair.explains(left)
+        else None
+    )
 
 
 def unclamped(pair: Pair) -> Symptom | None:
@@ -172,7 +175,7 @@ def affine_per_channel(pair: Pair) -> Symptom | None:
         rest = tuple(a for a in range(pair.d.ndim) if a != axis)
         factor, added = _affine(pair, rest)
         left = rms(pair.d - (factor - 1) * pair.y - added)
-        if pair.explains(left) and float(np.abs(factor - 1).max()) > SAME_FACTOR and _varies(pair, rest):
+        if pair.explains(left) and float(np.ptp(factor)) > 1e-4 and _varies(pair, rest):
             spread = f"factors {factor.min():.4g} to {factor.max():.4g}, constants {added.min():+.4g} to {added.max():+.4g}"
             text = f"a factor and a constant for each of the {pair.d.shape[axis]} indices of axis {axis} ({spread})"
             return pair.symptom("scale per channel", text + ", as of other statistics or parameters", left)
@@ -206,7 +209,7 @@ def coarse(pair: Pair) -> Symptom | None:
     if pair.t.size < FEW or pair.target.dtype.kind in "iub":
         return None
     bits = _bits(pair.t)
-    if bits is not None and bits < BITS_MOST and (_bits(pair.y) or MANTISSA) > bits:
+    if bits is not None and bits < BITS_MOST and ((exact := _bits(pair.y)) is None or exact > bits):
         with np.errstate(divide="ignore"):
             step = np.exp2(np.floor(np.log2(np.abs(pair.y))) - bits)
         found = _rounded(pair, np.where(step > 0, step, 1.0))

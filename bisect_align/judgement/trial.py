@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bisect_align.golden.protocol import Golden, Unavailable
+from bisect_align.golden.protocol import Unavailable
 from bisect_align.judgement import discrete, special, statistics
-from bisect_align.judgement.jitter import Jitter, JitteredWeights, Ranges, seed, weights_of
+from bisect_align.judgement.bench import DESTROYED, Bench, destroyer, jitters, predict, replay_jittered
+from bisect_align.judgement.jitter import weights_of
 from bisect_align.judgement.precision import (
     BOUNDED,
+    FP16,
     TABLE_STEP,
     WEIGHT_HYPOTHESES,
     Precision,
@@ -26,7 +28,6 @@ from bisect_align.judgement.precision import (
 )
 from bisect_align.metrics.inner import relative
 from bisect_align.model.dtypes import is_float
-from bisect_align.model.graph import Graph
 from bisect_align.model.operators import DATA_SHAPED
 from bisect_align.model.region import Region
 from bisect_align.result.result import Kind
@@ -39,17 +40,10 @@ WIDE_UNITS = 16.0
 TIE_UNITS = 4.0
 # Precision loss: introduced error above this, while the format's own noise exceeds half of the signal.
 LOSS = {"fp16": 0.01, "bf16": 0.05, "int8": 0.2}
-FP16_MAX, FP16_LEAST = 65504.0, 2.0**-14  # the greatest and the least normal number
+FP16_MAX = 65504.0
 CLIP_NORM, CLIP_EXCESS = 0.05, 0.1  # of norm and range: so much that is clipped is judged, however well the rest fits
 ONE_SIDED = 100.0  # score of one-sided rounding: peers cannot soften it
 SATURATES = 1.9  # below what convicts: an int8 tensor that is only clipped is suspect, never convicted
-
-
-class Observed(Protocol):
-    """The target's values by tensor name, graph inputs among them."""
-
-    def __contains__(self, name: object) -> bool: ...
-    def value(self, name: str) -> Array: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +69,18 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
-    """What every trial needs: graph, engine, golden ranges (int8), golden values (ties), and the seed of the run."""
+class _Given:
+    """What all steps of one trial share."""
 
-    graph: Graph
-    engine: Golden
-    ranges: Ranges
-    golden: Callable[[str], Array | None]
-    digest: str
+    bench: Bench
+    region: Region
+    feeds: Mapping[str, Array]
+    precision: Precision
+
+    @property
+    def op(self) -> str:
+        """The operator that makes the output."""
+        return self.bench.graph.nodes[self.bench.graph.producer[self.region.output]].op
 
 
 def _unknown(note: str) -> Score:
@@ -93,16 +91,6 @@ def _relative(d: Array, y: Array) -> float:
     return relative(rms(d), rms(y))
 
 
-def predict(bench: Bench, region: Region, feeds: Mapping[str, Array]) -> Array | Unavailable:
-    """The region's output replayed on the feeds, weights as they are."""
-    return bench.engine.replay(region.nodes, feeds, [region.output])[region.output]
-
-
-def feeds_of(region: Region, observed: Observed, override: Mapping[str, Array]) -> dict[str, Array]:
-    """The target's own values on the boundary, but for those overridden."""
-    return {b: override[b] if b in override else observed.value(b) for b in region.boundary}
-
-
 def try_region(
     bench: Bench, region: Region, feeds: Mapping[str, Array], target: Array, precision: Precision, replays: int = REPLAYS
 ) -> Score:
@@ -110,65 +98,35 @@ def try_region(
     y0 = predict(bench, region, feeds)
     if isinstance(y0, Unavailable):
         return _unknown(f"the region cannot be replayed: {y0.reason}")
-    op = bench.graph.nodes[bench.graph.producer[region.output]].op
+    given = _Given(bench, region, feeds, precision)
     if target.shape != y0.shape:
-        if op in DATA_SHAPED or any(bench.graph.nodes[i].op in DATA_SHAPED for i in region.nodes):
+        if given.op in DATA_SHAPED or any(bench.graph.nodes[i].op in DATA_SHAPED for i in region.nodes):
             return _unknown(f"shape depends on data: target {target.shape}, replay {y0.shape}")
         return Score(np.inf, "shape", np.inf, 0.0, Kind.WRONG_SHAPE, f"shape {target.shape} instead of {y0.shape}", fixed=True)
     if not is_float(y0.dtype):
-        return _discrete(bench, region, feeds, target, y0, precision, op)
-    return _continuous(bench, region, feeds, target, y0, precision, op, replays)
+        return _discrete(given, target, y0)
+    return _continuous(given, target, y0, replays)
 
 
-def jitters(
-    bench: Bench, region: Region, precision: Precision, amount: float, count: int, tag: str, first: int = 0
-) -> list[Jitter]:
-    """Independent draws number first, first + 1, ... of this region."""
-    return [
-        Jitter(bench.graph, precision, bench.ranges, seed(bench.digest, region.output, tag, k), tag not in ("", "flip"), amount)
-        for k in range(first, first + count)
-    ]
-
-
-def replay_jittered(
-    bench: Bench,
-    region: Region,
-    feeds: Mapping[str, Array],
-    jitter: Jitter,
-    base: Mapping[str, Array],
-    matrices: Mapping[str, bool],
-) -> Array | None:
-    """The region's output with boundary, weights (base, see `weights_of`) and hidden tensors moved; None where it cannot run."""
-    got = bench.engine.replay(
-        region.nodes,
-        {name: jitter.boundary(name, x) for name, x in feeds.items()},
-        [region.output],
-        weights=JitteredWeights(base, matrices, jitter) if base else None,
-        perturb=jitter.hidden,
-    )[region.output]
-    return None if isinstance(got, Unavailable) else got
-
-
-def _discrete(
-    bench: Bench, region: Region, feeds: Mapping[str, Array], t: Array, y0: Array, precision: Precision, op: str
-) -> Score:
+def _discrete(given: _Given, t: Array, y0: Array) -> Score:
     if np.array_equal(t, y0):
         return Score(0.0, "exact", fixed=True)
     if t.dtype.kind not in "iub" or y0.dtype.kind not in "iub":
         return _unknown(f"{t.dtype} cannot be compared with {y0.dtype}")
+    bench, region, op = given.bench, given.region, given.op
     matrices = weights_of(bench.graph, region.nodes)
     base = {w: bench.graph.constant(w) for w in matrices}
     flipped, wide = np.zeros(y0.shape, bool), np.zeros(y0.shape, bool)
     # every replay draws anew: an exact half goes the other way in one draw of two, whatever the amount
     for turn, (units, into) in enumerate((*((u, flipped) for u in FLIP_UNITS), (WIDE_UNITS, wide))):
-        for jitter in jitters(bench, region, precision, units, REPLAYS, "flip", turn * REPLAYS):
-            y = replay_jittered(bench, region, feeds, jitter, base, matrices)
+        for jitter in jitters(bench, region, given.precision, units, REPLAYS, "flip", turn * REPLAYS):
+            y = replay_jittered(bench, region, given.feeds, jitter, base, matrices)
             if y is not None and y.shape == y0.shape:
                 into |= y != y0
     wide |= flipped
     note = ""
     if op in discrete.ARG and t.shape == y0.shape:
-        flipped, wide, note = _arg_ties(bench, region, feeds, t, y0, precision, flipped, wide)
+        flipped, wide, note = _arg_ties(given, t, y0, flipped, wide)
     flips = discrete.compare(t, y0, flipped, wide)
     score = flips.score(op)
     text = (
@@ -179,18 +137,10 @@ def _discrete(
     return Score(score, "flips", introduced, 0.0, None, text, fixed=True)
 
 
-def _arg_ties(
-    bench: Bench,
-    region: Region,
-    feeds: Mapping[str, Array],
-    t: Array,
-    y0: Array,
-    precision: Precision,
-    flipped: Array,
-    wide: Array,
-) -> tuple[Array, Array, str]:
+def _arg_ties(given: _Given, t: Array, y0: Array, flipped: Array, wide: Array) -> tuple[Array, Array, str]:
     """Excuse by the value at the chosen index; an exact tie on an observed boundary that is exact in the golden is no excuse."""
-    node = bench.graph.nodes[region.nodes[-1]]
+    bench, feeds, precision = given.bench, given.feeds, given.precision
+    node = bench.graph.nodes[given.region.nodes[-1]]
     attributes = {a.name: a.i for a in node.proto.attribute}
     source = node.inputs[0]
     if source not in feeds:
@@ -228,16 +178,8 @@ class _Reading:
     clip: tuple[float, float]
 
 
-def _continuous(
-    bench: Bench,
-    region: Region,
-    feeds: Mapping[str, Array],
-    target: Array,
-    y0: Array,
-    precision: Precision,
-    op: str,
-    replays: int,
-) -> Score:
+def _continuous(given: _Given, target: Array, y0: Array, replays: int) -> Score:
+    bench, region, precision = given.bench, given.region, given.precision
     if not y0.size:
         return Score(0.0, "exact", fixed=True)
     t, y = target.astype(np.float64), y0.astype(np.float64)
@@ -258,11 +200,11 @@ def _continuous(
             w: round_to(x, how) if x.dtype == np.float32 and (matrices[w] or not precision.stepped) else x
             for w, x in exact.items()
         }
-        yh = y if not how else _plain(bench, region, feeds, base)
+        yh = y if not how else _plain(given, base)
         if yh is None or yh.shape != y.shape:
             continue
         yh = np.where(odd, 0, yh)
-        a = storing_cost(precision, yh, op, step) + printed / 2
+        a = storing_cost(precision, yh, given.op, step) + printed / 2
         reference, clip = yh, (0.0, 0.0)
         if precision.stepped:
             reference, share, excess = statistics.clipped(t, yh, a, step)
@@ -281,36 +223,28 @@ def _continuous(
     chosen = [best] if not best.how else [best, *(one for one in readings if not one.how)]
     scores = []
     for one in chosen:
-        deviations = _deviations(bench, region, feeds, one, matrices, precision, replays, odd)
+        deviations = _deviations(given, one, matrices, replays, odd)
         if deviations:
-            scores.append(_score(bench, region, t, one, deviations, precision, step, bool(exact)))
+            scores.append(_score(given, t, one, deviations, step, bool(exact)))
     if not scores:
         return _unknown("the region cannot be replayed on perturbed values")
     return min(scores, key=lambda s: s.value if s.value is not None else np.inf)
 
 
-def _plain(bench: Bench, region: Region, feeds: Mapping[str, Array], base: Mapping[str, Array]) -> Array | None:
-    got = bench.engine.replay(region.nodes, feeds, [region.output], weights=base or None)[region.output]
+def _plain(given: _Given, base: Mapping[str, Array]) -> Array | None:
+    output = given.region.output
+    got = given.bench.engine.replay(given.region.nodes, given.feeds, [output], weights=base or None)[output]
     return None if isinstance(got, Unavailable) else got.astype(np.float64)
 
 
-def _deviations(
-    bench: Bench,
-    region: Region,
-    feeds: Mapping[str, Array],
-    reading: _Reading,
-    matrices: Mapping[str, bool],
-    precision: Precision,
-    replays: int,
-    odd: Array,
-) -> list[Array]:
+def _deviations(given: _Given, reading: _Reading, matrices: Mapping[str, bool], replays: int, odd: Array) -> list[Array]:
     """Perturbed replays minus the unperturbed replay of the same session."""
-    plain = _plain(bench, region, feeds, reading.weights)
+    plain = _plain(given, reading.weights)
     if plain is None:
         return []
     found = []
-    for jitter in jitters(bench, region, precision, 1.0, replays, reading.how):
-        y = replay_jittered(bench, region, feeds, jitter, reading.weights, matrices)
+    for jitter in jitters(given.bench, given.region, given.precision, 1.0, replays, reading.how):
+        y = replay_jittered(given.bench, given.region, given.feeds, jitter, reading.weights, matrices)
         if y is not None and y.shape == odd.shape:
             with np.errstate(invalid="ignore"):  # infinite minus infinite, where both are odd
                 moved = y.astype(np.float64) - plain
@@ -318,18 +252,9 @@ def _deviations(
     return found
 
 
-def _score(
-    bench: Bench,
-    region: Region,
-    t: Array,
-    reading: _Reading,
-    deviations: list[Array],
-    precision: Precision,
-    step: float,
-    weighted: bool,
-) -> Score:
-    y, a, d = reading.y, reading.a, reading.d
-    got = statistics.judge(d, y, a, deviations, precision=precision, nodes=len(region.nodes), clip=reading.clip)
+def _score(given: _Given, t: Array, reading: _Reading, deviations: list[Array], step: float, weighted: bool) -> Score:
+    y, a, d, precision = reading.y, reading.a, reading.d, given.precision
+    got = statistics.judge(d, y, a, deviations, precision=precision, nodes=len(given.region.nodes), clip=reading.clip)
     value, statistic, kind, note = got.score, got.worst, None, ""
     introduced = _relative(d, y)
     noise = statistics.noise_of(deviations)
@@ -341,29 +266,38 @@ def _score(
             SATURATES,
             f"saturates at [{t.min():.4g}, {t.max():.4g}]: calibration or fault cannot be told without the scales",
         )
-    if precision.stepped and not weighted and _rounds_once(bench, region) and special.biased_rounding(t, d, step):
+    if precision.stepped and not weighted and _rounds_once(given) and special.biased_rounding(t, d, step):
         value, statistic, note = max(value, ONE_SIDED), "rounding", "one-sided rounding of the levels"
-    elif precision.name in LOSS and not _tabled(bench, region, d) and special.lost(d, y, noise, introduced, LOSS[precision.name]):
-        kind = Kind.PRECISION_LOSS
-        note = "the format destroys the signal here"
+    elif precision.name in LOSS and not _tabled(given, d):
+        if special.masked_away(d, y):
+            kind, note = Kind.PRECISION_LOSS, "the format destroys the signal here"
+        elif introduced > LOSS[precision.name] and rms(noise) > DESTROYED * rms(y):
+            # many roundings in a row may add up to as much in a sound format: one must do it alone
+            if (name := destroyer(given.bench, given.region, given.feeds, precision)) is not None:
+                kind, note = Kind.PRECISION_LOSS, f"the format destroys the signal where {name!r} is rounded"
+            else:
+                note = "noise is as large as the signal: proves nothing"
     return Score(value, statistic, introduced, expected, kind, note, reach=got.reach)
 
 
-def _rounds_once(bench: Bench, region: Region) -> bool:
+def _rounds_once(given: _Given) -> bool:
     """No hidden tensor is rounded before the output is: what follows can turn that into a bias (a norm of rounded values)."""
-    types = bench.graph.types
-    return not any(h in types and is_float(types[h].dtype) for h in region.hidden)
+    types = given.bench.graph.types
+    return not any(h in types and is_float(types[h].dtype) for h in given.region.hidden)
 
 
-def _tabled(bench: Bench, region: Region, d: Array) -> bool:
+def _tabled(given: _Given, d: Array) -> bool:
     """A bounded activation speaks on the scale of 1: what one step of a table hides was no signal, however small its values."""
-    return bench.graph.nodes[bench.graph.producer[region.output]].op in BOUNDED and rms(d) < TABLE_STEP
+    return given.op in BOUNDED and rms(d) < TABLE_STEP
 
 
 def _unflushed(d: Array, t: Array, y: Array) -> Array:
-    """d without what float16 hardware may flush to zero (below its least normal number), where that carries next to nothing of y."""
-    gone = (t == 0) & (np.abs(y) < FP16_LEAST)
-    return np.where(gone, 0, d) if rms(np.where(gone, y, 0)) <= LOSS["fp16"] * rms(y) else d
+    """d without what float16 hardware may flush to zero (below its least normal number), where that carries next to nothing of y, or
+    where the target holds no such number at all and most of y is left."""
+    gone = (t == 0) & (np.abs(y) < FP16.least)
+    flushes = not ((t != 0) & (np.abs(t) < FP16.least)).any()
+    share = DESTROYED if flushes else LOSS["fp16"]
+    return np.where(gone, 0, d) if rms(np.where(gone, y, 0)) <= share * rms(y) else d
 
 
 def _non_finite(t: Array, y: Array, precision: Precision) -> Score | None:

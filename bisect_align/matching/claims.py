@@ -85,9 +85,9 @@ class Claims:
     unclaimed: tuple[str, ...]
     ignored: tuple[str, ...]
 
-    def beside(self, computed: Container[str]) -> set[str]:
-        """Keys of entries that claim a graph input or a constant, not a tensor that is computed."""
-        return {one.entry for one in (*self.claims, *self.weights) if one.tensor not in computed}
+    def beside(self, compared: Container[str]) -> set[str]:
+        """Keys of entries that claim something else than these: a graph input, a constant, what steers shapes."""
+        return {one.entry for one in (*self.claims, *self.weights) if one.tensor not in compared}
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,9 @@ class Around:
         if lower:
             given = {name: predicted}
             found |= self._predict(region(self.graph, lower[-1], Settled(self.observations, given)), lower, given)
+        # what the target returns as an output is its output: nothing below could tell a dropped operator from another name
         upper = [place for place in above(self.graph, name) if place not in taken and place not in self.observations]
-        if upper:
+        if upper and name not in self.graph.outputs:
             found |= self._predict(region(self.graph, name, self.observations), upper, {})
         return {place: value for place, value in found.items() if value.size == predicted.size}
 
@@ -55,7 +56,8 @@ class Around:
 
 
 class Pending:
-    """Entries under weak names that fit nothing: taken at their word only where another entry follows from their value."""
+    """Entries under weak names that fit nothing, or that hold the value of a tensor above: taken at their word only where another
+    entry follows from their value."""
 
     def __init__(self, around: Around, votes: Votes) -> None:
         self.around, self.votes = around, votes

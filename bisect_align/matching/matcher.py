@@ -59,7 +59,7 @@ class Matcher:
         self.homes = {c.entry: c.tensor for c in claims.claims if c.tensor in order}
         self.claims = {c.entry: c for c in claims.claims if c.tensor in order}
         self.named = frozenset(self.claims)
-        self.spoken_for = frozenset((*claims.beside(order), *claims.ignored))
+        self.spoken_for = frozenset((*claims.beside(order.keys() - self.steering), *claims.ignored))
         self._start()
 
     def _start(self) -> None:
@@ -103,7 +103,7 @@ class Matcher:
             consumed = len(self.known.consumed)
             self.settle()
             self.known.habits = self._habits()
-            self.homes.update(self.upwards)
+            self.homes.update({entry: place for entry, place in self.upwards.items() if entry not in self.known.consumed})
             for tensor, seen in self.placed.items():
                 if seen.status is Status.ALIAS and self._habit_place(seen.claim) in (None, tensor):
                     self.homes[seen.claim.entry] = tensor
@@ -194,7 +194,7 @@ class Matcher:
             return _placed(name, claim, Status.NAME_ONLY, got)
         if got.residual <= tolerance.tie:
             return _placed(name, claim, Status.ALIAS if moved else Status.NAMED, got)
-        if not moved and claim.rule is not Rule.VALUE:
+        if not moved and claim.rule is not Rule.VALUE and claim.entry not in self.known.consumed:
             place, torn = self._elsewhere(name, predicted, claim, raw, got)
             if torn:
                 self.unknown[name] = self.dropped[claim.entry] = (
@@ -203,6 +203,8 @@ class Matcher:
                 return None
             if place is not None:
                 self._move(claim, name, place)
+                if claim.entry in self.upwards:  # an operator that was left out looks like this: what was computed from it tells
+                    self.pending.seen[name] = observation(name, claim, Status.UNSUPPORTED, got)
                 return None
         if got.residual <= tolerance.fits:
             return _placed(name, claim, Status.ALIAS if moved else Status.NAMED, got)

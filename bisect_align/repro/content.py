@@ -13,9 +13,9 @@ from onnx import ModelProto
 from bisect_align.errors import DumpError, EngineError, ModelError
 from bisect_align.golden.protocol import Unavailable
 from bisect_align.judgement.allowance import allowance
+from bisect_align.judgement.bench import Bench
 from bisect_align.judgement.discrete import ROUNDING
 from bisect_align.judgement.judge import CAP_CONV, CONVICT
-from bisect_align.judgement.trial import Bench
 from bisect_align.model.cut import cut
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.graph import Graph

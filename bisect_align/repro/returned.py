@@ -17,9 +17,10 @@ from onnx import numpy_helper
 
 from bisect_align.errors import DumpError, UsageError
 from bisect_align.golden.segments import SegmentEngine
+from bisect_align.judgement.bench import Bench
 from bisect_align.judgement.judge import CONVICT
 from bisect_align.judgement.precision import HALVES, INT8, LADDER, PRECISIONS, Precision
-from bisect_align.judgement.trial import Bench, Score, try_region
+from bisect_align.judgement.trial import Score, try_region
 from bisect_align.metrics.measure import measure
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.load import load

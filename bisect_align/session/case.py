@@ -27,6 +27,7 @@ from bisect_align.session.inputs import Inputs, load_inputs
 from bisect_align.session.mapfile import read_map
 from bisect_align.session.options import Options
 from bisect_align.session.quant import with_parameters
+from bisect_align.session.twins import twins_apart
 from bisect_align.session.wrong_input import InputCheck, check_inputs
 
 Array: TypeAlias = NDArray[Any]
@@ -89,7 +90,8 @@ def prepare(options: Options) -> Case:
     case = Case(options, policy, model, found, {e.key: e for e in found.entries}, claims, inputs, engine, memory)
     case.warnings += [*model.warnings, *found.notes, *said, *coded, *inputs.warnings]
     if options.quantized_model:
-        case.warnings += quantisation_loss(case, load(options.model))
+        original = load(options.model)
+        case.warnings += [*quantisation_loss(case, original), *twins_apart(original.graph, model.graph)]
     case.checks += check_inputs(inputs.values, claims, case.entries, case.warnings)
     return case
 

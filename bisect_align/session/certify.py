@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import onnx
 
-from bisect_align.golden.protocol import Array
+from bisect_align.golden.opinion import second_opinion
+from bisect_align.golden.protocol import Array, Unavailable
 from bisect_align.judgement.conviction import Ruling
-from bisect_align.judgement.hypotheses import hypotheses
+from bisect_align.judgement.hypotheses import NODES_MOST, hypotheses
+from bisect_align.judgement.opinion import witnessed
 from bisect_align.judgement.precision import rms
 from bisect_align.judgement.symptoms import symptoms
 from bisect_align.model.dtypes import is_float
@@ -28,6 +31,7 @@ from bisect_align.result.result import (
     Symptom,
 )
 from bisect_align.session.hunt import Hunt
+from bisect_align.session.weights import wrong_weight
 
 
 def culprit(hunt: Hunt, ruling: Ruling) -> Culprit:
@@ -37,7 +41,7 @@ def culprit(hunt: Hunt, ruling: Ruling) -> Culprit:
     right = hunt.evidence.court.replayed(ruling.tensor, ruling.replaced)
     golden = hunt.golden.value(ruling.tensor)
     introduced = _measured(hunt, area.output, right, target)
-    looks, guesses = explained(hunt, ruling, target, right)
+    looks, guesses, witness = explained(hunt, ruling, target, right)
     fed = tuple(boundary(hunt, b, ruling) for b in area.boundary)
     certificate = Certificate(fed, introduced, ruling.consumed, ruling.by, hunt.deterministic(area.output))
     return Culprit(
@@ -51,20 +55,35 @@ def culprit(hunt: Hunt, ruling: Ruling) -> Culprit:
         gain=hunt.gain(area.output),
         symptoms=looks,
         hypotheses=guesses,
+        witness=witness,
     )
 
 
-def explained(hunt: Hunt, ruling: Ruling, target: Array, right: Array | None) -> tuple[tuple[Symptom, ...], tuple[str, ...]]:
-    """What the error looks like, and the misreadings of the operator that account for it."""
+def explained(
+    hunt: Hunt, ruling: Ruling, target: Array, right: Array | None
+) -> tuple[tuple[Symptom, ...], tuple[str, ...], str | None]:
+    """What the error looks like, the misreadings of the operator that account for it, and what a second implementation says."""
     if right is None:
-        return (), ()
+        return (), (), None
     area, score, fed = ruling.judged.region, ruling.judged.score, hunt.evidence.court.fed(ruling.tensor, ruling.replaced)
     finite = right[np.isfinite(right)] if is_float(right.dtype) else right[:0]
-    noise = score.expected * rms(finite)
-    op = hunt.case.model.graph.nodes[hunt.case.model.graph.producer[ruling.tensor]].op
-    looks = symptoms(target, right, op, boundary=fed, noise_rms=noise)
+    graph, inner = hunt.case.model.graph, _inner(hunt, area, fed)
+    op = graph.nodes[graph.producer[ruling.tensor]].op
+    looks = symptoms(target, right, op, boundary=fed, noise_rms=score.expected * rms(finite), inner=inner)
+    weight = wrong_weight(hunt, ruling, fed, target, right)
     precision = hunt.evidence.precision.precision
-    return looks, hypotheses(hunt.bench, area, fed, target, right, precision=precision, expected=score.expected)
+    guesses = hypotheses(hunt.bench, area, fed, target, right, precision=precision, expected=score.expected)
+    sizes = {name: value.size for name, value in {**inner, area.output: right}.items()}
+    opinion = second_opinion(graph, area.nodes, fed, area.output, sizes)
+    return (*((weight,) if weight else ()), *looks), guesses, witnessed(opinion.value, opinion.by, right, target)
+
+
+def _inner(hunt: Hunt, area: Region, fed: Mapping[str, Array]) -> dict[str, Array]:
+    """What a region of a few operators makes on the way to its output."""
+    if not area.hidden or len(area.nodes) > NODES_MOST:
+        return {}
+    made = hunt.bench.engine.replay(area.nodes, fed, area.hidden)
+    return {name: value for name, value in made.items() if not isinstance(value, Unavailable)}
 
 
 def _measured(hunt: Hunt, tensor: str, reference: Array | None, values: Array | None) -> Figures:

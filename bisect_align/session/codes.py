@@ -30,7 +30,8 @@ def with_codes(found: Catalogue, graph: Graph) -> tuple[Catalogue, list[str]]:
     said: list[str] = []
     for entry in found.entries:
         name = named(entry, codes, forms) if entry.role is Role.TARGET and entry.quant is None else None
-        given = _as_codes(entry, graph, name, codes[name]) if name is not None else None
+        taken = name is not None and codes[name] not in entry.names  # else it is called after the codes already
+        given = _as_codes(entry, graph, name, codes[name]) if name is not None and taken else None
         entries.append(given or entry)
         if given is not None and name is not None:
             said.append(f"{entry.key!r} as {codes[name]!r}")

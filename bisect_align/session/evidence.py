@@ -8,12 +8,12 @@ import numpy as np
 
 from bisect_align.dumps.entry import Role
 from bisect_align.golden.protocol import Unavailable
+from bisect_align.judgement.bench import Bench
 from bisect_align.judgement.conviction import Court
 from bisect_align.judgement.inference import Inferred, infer
 from bisect_align.judgement.judge import Judge, sample
 from bisect_align.judgement.precision import FP16, FP32, LADDER, PRECISIONS, Precision
 from bisect_align.judgement.shadow import NoiseLevel
-from bisect_align.judgement.trial import Bench
 from bisect_align.matching.claims import Claim, Rule
 from bisect_align.matching.fit import carries_evidence, learn, residual
 from bisect_align.matching.layout import fixes

@@ -13,9 +13,9 @@ from bisect_align.dumps.catalogue import catalogue
 from bisect_align.dumps.entry import Entry
 from bisect_align.errors import DumpError, MatchError
 from bisect_align.golden.protocol import Golden, Unavailable, Value
+from bisect_align.judgement.bench import Bench
 from bisect_align.judgement.precision import Precision
 from bisect_align.judgement.shadow import NoiseLevel, accumulated_noise
-from bisect_align.judgement.trial import Bench
 from bisect_align.matching.claims import claim
 from bisect_align.matching.fit import LOOSEST, Votes, fit, read
 from bisect_align.model.dtypes import is_float

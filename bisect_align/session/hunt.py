@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 from bisect_align.dumps.entry import Role
 from bisect_align.errors import DumpError
 from bisect_align.golden.protocol import Unavailable
+from bisect_align.judgement.bench import Bench
 from bisect_align.judgement.conviction import Finding, Ruling
 from bisect_align.judgement.judge import APPEAL_TO
 from bisect_align.judgement.policy import RELATIVE_ERROR, beyond, state_of
-from bisect_align.judgement.trial import Bench
 from bisect_align.metrics.distributions import FULL, extended
 from bisect_align.metrics.measure import measure
 from bisect_align.metrics.places import located
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.observed import ObservedGraph
+from bisect_align.model.parameters import never_fed
 from bisect_align.result.repeats import Repeats
 from bisect_align.result.result import Consumed, Figures, SearchInfo, State
 from bisect_align.search.answer import Crossing, crossings
@@ -273,9 +274,10 @@ class Hunt:
         return tuple(found)
 
     def unmatched(self) -> tuple[str, ...]:
-        """Entries of the target that are no tensor's value, and claim no input and no weight."""
-        case = self.case
-        known = self.evidence.matched.used | case.claims.beside(case.model.graph.order) | set(case.claims.ambiguous)
+        """Entries of the target that are no tensor's value, and claim no input, no weight and nothing that steers shapes."""
+        case, graph = self.case, self.case.model.graph
+        compared = graph.order.keys() - never_fed(graph)
+        known = self.evidence.matched.used | case.claims.beside(compared) | set(case.claims.ambiguous)
         return tuple(key for key, entry in case.entries.items() if entry.role is Role.TARGET and key not in known)
 
     def info(self) -> SearchInfo:

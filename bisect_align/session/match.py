@@ -13,6 +13,7 @@ from bisect_align.dumps.entry import Role
 from bisect_align.errors import DumpError
 from bisect_align.matching.match import Matched
 from bisect_align.matching.observations import Observations
+from bisect_align.model.parameters import never_fed
 from bisect_align.result.match import Leftover, MatchReport, MatchRow
 from bisect_align.session.case import Case, prepare
 from bisect_align.session.evidence import match_whole
@@ -50,7 +51,7 @@ def _report(case: Case, matched: Matched, observations: Observations) -> MatchRe
         for name in graph.tensors
         if (seen := placed.get(name)) is not None
     )
-    used = matched.used | case.claims.beside(graph.order)
+    used = matched.used | case.claims.beside(graph.order.keys() - never_fed(graph))
     colliding = {
         key: f"{' and '.join(map(repr, names))} have this spelling"
         for key, names in case.claims.ambiguous.items()

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from bisect_align.errors import BisectAlignError, DumpError, EngineError, ModelError
 from bisect_align.golden.protocol import Unavailable
+from bisect_align.judgement.bench import Bench
 from bisect_align.judgement.policy import state_of
 from bisect_align.judgement.precision import FP32, PRECISIONS
-from bisect_align.judgement.trial import Bench, Score, try_region
+from bisect_align.judgement.trial import Score, try_region
 from bisect_align.matching.fit import read
 from bisect_align.matching.layout import fixes
 from bisect_align.metrics.measure import measure

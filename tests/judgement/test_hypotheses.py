@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from tiny_target import bench_of, model_of, node, normal
 
 from bisect_align.golden.protocol import Unavailable
+from bisect_align.judgement.bench import Bench
 from bisect_align.judgement.hypotheses import MOST, hypotheses
 from bisect_align.judgement.hypothesis_table import TABLE
-from bisect_align.judgement.precision import BF16, FP32, Precision
+from bisect_align.judgement.precision import BF16, FP32, INT8, Precision
 from bisect_align.judgement.rival import Rival, Site
-from bisect_align.judgement.trial import Bench
 from bisect_align.model.region import Region, region
 
 Array = NDArray[Any]
@@ -34,6 +34,16 @@ NORM = {"s": 1 + normal(4, 3), "b": normal(5, 3), "m": normal(6, 3), "v": 1 + no
 GATES = {"w": normal(8, 1, 16, 3), "r": normal(9, 1, 16, 4), "i": normal(10, 1, 32)}
 POOL: dict[str, Any] = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 0], "strides": [2, 2]}
 POINTS = np.array([[1], [1], [-2]])
+GRU = {"w": normal(8, 1, 12, 3), "r": normal(9, 1, 12, 4), "i": normal(10, 1, 24)}
+RNN = {"w": normal(8, 1, 4, 3), "r": normal(9, 1, 4, 4), "i": normal(10, 1, 8)}
+CODES = {"s": 1 + normal(0, 4) ** 2, "z": np.arange(1, 5, dtype=np.uint8)}
+ROIS = {"o": np.float32([[1, 1, 7, 5], [0, 2, 4, 8]]), "n": np.zeros(2, np.int64)}
+ROI: dict[str, Any] = {"output_height": 3, "output_width": 3, "sampling_ratio": 2}
+PART = {"b": np.array([1, -3]), "e": np.array([6, 6]), "a": np.array([1, 0]), "t": np.array([2, 1])}
+REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Min", "Prod", "SumSquare")
+FOUR = {"s": normal(1, 4), "b": normal(2, 4)}
+CELLS = np.array([[1, -2], [0, 0]])
+WIDE = np.array([5, 2**33 + 7, -3])
 PADS = {"pads": np.array([0, 1, 2, 0])}
 
 # One node of each kind that a misreading changes: node, x, constants, opset.
@@ -77,14 +87,66 @@ NODES: dict[str, tuple[onnx.NodeProto, Array, Mapping[str, Array], int]] = {
     "QuantizeLinear": (node("QuantizeLinear", "x s z", "y"), np.round(image(60) * 8) / 4, {"s": np.float32(0.5), "z": np.int8(3)}, 21),
     "ArgMax": (node("ArgMax", "x", "y", axis=1), np.round(image(30, 6)), {}, 13),
     "Where": (node("Where", "q x w", "y"), image(6, 6), {"q": SQUARE > 0, "w": SQUARE}, 21),
+    "ArgMin": (node("ArgMin", "x", "y", axis=1), np.round(image(30, 6)), {}, 13),
+    "Cast": (node("Cast", "x", "y", to=onnx.TensorProto.INT8), 60 * image(60), {}, 21),
+    "Conv of groups": (node("Conv", "x k b", "y", group=2), image(2, 6, 9, 9), {"k": KERNEL, "b": normal(0, 4)}, 21),
+    "DequantizeLinear": (node("DequantizeLinear", "x s z", "y"), np.arange(16, dtype=np.uint8).reshape(4, 4), CODES, 21),
+    "Div": (node("Div", "x c", "y"), image(5, 5), {"c": 2 + normal(3, 5) ** 2}, 21),
+    "Elu": (node("Elu", "x", "y", alpha=0.4), image(40), {}, 21),
+    "Equal": (node("Equal", "x p", "y"), WIDE, {"p": WIDE + 2**32}, 21),
+    "Erf": (node("Erf", "x", "y"), image(400), {}, 13),
+    "Flatten": (node("Flatten", "x", "y", axis=2), image(2, 3, 4), {}, 13),
+    "GRU": (node("GRU", "x w r i", "y", hidden_size=4, linear_before_reset=1), image(5, 2, 3), GRU, 21),
+    "GatherElements": (node("GatherElements", "x p", "y", axis=1), image(4, 4), {"p": np.array([[1, -2], [0, 3], [-1, 2], [2, 2]])}, 21),
+    "GatherND": (node("GatherND", "x p", "y"), image(5, 5, 2), {"p": np.array([[1, -2], [0, -1], [4, 2]])}, 21),
+    "GlobalAveragePool": (node("GlobalAveragePool", "x", "y"), image(2, 3, 4, 4), {}, 21),
+    "GlobalMaxPool": (node("GlobalMaxPool", "x", "y"), image(2, 3, 4, 4), {}, 21),
+    "Greater": (node("Greater", "x c", "y"), np.round(image(9, 6)), {"c": np.zeros((9, 6), np.float32)}, 21),
+    "GreaterOrEqual": (node("GreaterOrEqual", "x c", "y"), np.round(image(9, 6)), {"c": np.zeros((9, 6), np.float32)}, 21),
+    "GroupNormalization": (node("GroupNormalization", "x s b", "y", num_groups=2), image(2, 4, 5, 5) / 9, FOUR, 21),
+    "HardSigmoid": (node("HardSigmoid", "x", "y", alpha=0.3), image(40), {}, 21),
+    "HardSwish": (node("HardSwish", "x", "y"), image(40), {}, 21),
+    "Hardmax": (node("Hardmax", "x", "y", axis=1), image(2, 3, 4), {}, 11),
+    "Less": (node("Less", "x c", "y"), np.round(image(9, 6)), {"c": np.zeros((9, 6), np.float32)}, 21),
+    "LessOrEqual": (node("LessOrEqual", "x c", "y"), np.round(image(9, 6)), {"c": np.zeros((9, 6), np.float32)}, 21),
+    "LogSoftmax": (node("LogSoftmax", "x", "y", axis=1), image(2, 3, 4), {}, 13),
+    "LpNormalization": (node("LpNormalization", "x", "y", axis=1), image(4, 4), {}, 21),
+    "LpPool": (node("LpPool", "x", "y", **POOL), image(2, 3, 8, 8), {}, 18),
+    "Max": (node("Max", "x c", "y"), image(5, 5), {"c": normal(3, 5)}, 21),
+    "Min": (node("Min", "x c", "y"), image(5, 5), {"c": normal(3, 5)}, 21),
+    "Mod": (node("Mod", "x c", "y", fmod=1), image(5, 5), {"c": normal(3, 5)}, 21),
+    "Mul": (node("Mul", "x c", "y"), image(5, 5), {"c": normal(3, 5)}, 21),
+    "OneHot": (node("OneHot", "x d v", "y"), np.array([1, -2, 3]), {"d": np.int64(5), "v": np.float32([0, 1])}, 13),
+    "Pow": (node("Pow", "x c", "y"), 1 + image(5, 5) ** 2, {"c": 1 + normal(3, 5) ** 2}, 21),
+    "RMSNormalization": (node("RMSNormalization", "x l", "y", epsilon=0.01), image(2, 6, 6), {"l": 1 + normal(1, 6)}, 23),
+    "RNN": (node("RNN", "x w r i", "y", hidden_size=4, direction="reverse"), image(5, 2, 3), RNN, 21),
+    **{f"Reduce{k}": (node(f"Reduce{k}", "x", "y", axes=[1]), 1 + image(4, 4, 4) ** 2, {}, 12) for k in REDUCTIONS},
+    "Relu": (node("Relu", "x", "y"), image(40), {}, 21),
+    "Reshape": (node("Reshape", "x a", "y"), image(4, 6), {"a": np.array([0, 2, -1])}, 21),
+    "Resize by scales": (node("Resize", "x - k", "y", mode="linear"), image(1, 2, 7, 7), {"k": np.float32([1, 1, 1.5, 1.5])}, 21),
+    "ReverseSequence": (node("ReverseSequence", "x p", "y", batch_axis=1, time_axis=0), image(4, 4, 2), {"p": np.array([1, 3, 2, 4])}, 21),
+    "RoiAlign": (node("RoiAlign", "x o n", "y", **ROI), image(1, 2, 9, 9), ROIS, 16),
+    "ScatterElements": (node("ScatterElements", "x p u", "y", reduction="add"), image(4, 4), {"p": CELLS, "u": normal(1, 2, 2)}, 18),
+    "Selu": (node("Selu", "x", "y", alpha=2.0, gamma=1.5), image(40), {}, 21),
+    "Shrink": (node("Shrink", "x", "y", bias=0.3, lambd=0.8), image(40), {}, 21),
+    "Sigmoid": (node("Sigmoid", "x", "y"), image(40), {}, 21),
+    "Slice": (node("Slice", "x b e a t", "y"), image(6, 6), PART, 21),
+    "Softplus": (node("Softplus", "x", "y"), image(40), {}, 21),
+    "SpaceToDepth": (node("SpaceToDepth", "x", "y", blocksize=2), image(1, 3, 4, 4), {}, 21),
+    "Split": (node("Split", "x", "y other", axis=0, num_outputs=2), image(4, 4), {}, 21),
+    "Swish": (node("Swish", "x", "y", alpha=1.7), image(40), {}, 24),
+    "Tanh": (node("Tanh", "x", "y"), image(40), {}, 21),
+    "ThresholdedRelu": (node("ThresholdedRelu", "x", "y", alpha=0.5), image(40), {}, 21),
+    "TopK": (node("TopK", "x k1", "y places", axis=0), image(5, 5), {"k1": np.array([3])}, 21),
 }  # fmt: skip
 
 
 def bench(kind: str) -> tuple[Bench, Region, dict[str, Array]]:
     proto, x, weights, opset = NODES[kind]
-    x = x.astype(np.float32)
+    x = x.astype(np.float32) if x.dtype.kind == "f" else x
     used = {k: v for k, v in weights.items() if k in proto.input}
-    model = model_of([proto], {"x": x.shape}, weights=used, opset=opset)
+    kind = onnx.helper.np_dtype_to_tensor_dtype(x.dtype)
+    model = model_of([proto], {"x": x.shape}, weights=used, opset=opset, kind=kind)
     return bench_of(model, {"x": x}), region(bench_of(model, {"x": x}).graph, "y", {"x"}), {"x": x}
 
 
@@ -103,7 +165,7 @@ def rivals(of: Bench, feeds: Mapping[str, Array]) -> list[tuple[Rival, Array]]:
 
     found = []
     for change in TABLE[doubted.op]:
-        for rival in change(Site(doubted.proto, of.graph.opsets[""], value)):
+        for rival in change(Site(doubted.proto, of.graph.opsets[""], value, of.graph.constants)):
             read = {name for proto in rival.nodes for name in proto.input}
             fed = {k: v for k, v in {**feeds, **rival.feeds}.items() if k in read}
             made = of.engine.try_nodes(rival.nodes, fed, ["y"], opset=rival.opset)["y"]
@@ -236,8 +298,48 @@ def test_nan_is_not_explained_by_a_misreading_that_has_none() -> None:
     assert guessed(of, area, feeds, target) == ()
 
 
+# ---- a part of the output, levels ------------------------------------------------------------------------------------------
+def test_one_channel_alone_is_misread() -> None:
+    of, area, feeds = bench("BatchNormalization")
+    y = right(of, area, feeds)
+    (negated,) = (made for rival, made in rivals(of, feeds) if rival.text == "the folded bias negated")
+    target = y.copy()
+    target[:, 2] = negated[:, 2]
+    assert guessed(of, area, feeds, target) == ()  # a third of the channels is no exception
+    x = np.concatenate([normal(0, 2, 8, 4, 4)])
+    proto = node("Conv", "x k b", "y")
+    of = bench_of(model_of([proto], {"x": x.shape}, weights={"k": normal(1, 8, 8, 1, 1), "b": normal(2, 8)}), {"x": x})
+    area, feeds = region(of.graph, "y", {"x"}), {"x": x}
+    target = right(of, area, feeds).copy()
+    target[:, 5] -= 2 * of.graph.constant("b")[5]
+    (text,) = guessed(of, area, feeds, target)
+    assert "`the bias negated` (at index 5 of axis 1 alone)" in text
+
+
+@pytest.mark.parametrize("way", ["floor", "towards 0", "towards a level"])
+def test_levels_of_an_int8_tensor_rounded_another_way(way: str) -> None:
+    x = normal(3, 4, 300)
+    of = bench_of(model_of([node("LeakyRelu", "x", "y", alpha=0.9)], {"x": x.shape}), {"x": x})
+    area, feeds = region(of.graph, "y", {"x"}), {"x": x}
+    levels = right(of, area, feeds).astype(np.float64) / 0.04
+    middle = {"floor": -200, "towards 0": 0, "towards a level": 30}[way]
+    target = ((np.trunc(levels - middle) + middle) * 0.04).astype(np.float32)
+    texts = hypotheses(of, area, feeds, target, right(of, area, feeds), precision=INT8, expected=0.02)
+    told = {"floor": "rounding down (floor)", "towards 0": "truncation towards zero", "towards a level": "truncation towards 1.2"}
+    assert any(f"`levels by {told[way]}`" in text for text in texts), texts
+
+
+def test_an_int8_target_is_compared_within_its_range() -> None:
+    of, area, feeds = bench("Celu")
+    x = feeds["x"]
+    target = np.clip(np.where(x > 0, x, np.expm1(x)), -0.5, 1.0).astype(np.float32)
+    (text,) = guessed(of, area, feeds, target, INT8)
+    assert "alpha ignored" in text
+
+
 # ---- the table -------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("op", sorted(TABLE))
-def test_every_operator_of_the_table_is_one(op: str) -> None:
+def test_every_operator_of_the_table_is_one_and_is_tried(op: str) -> None:
     assert onnx.defs.has(op)
     assert TABLE[op]
+    assert op in {proto.op_type for proto, *_ in NODES.values()}

@@ -36,7 +36,7 @@ def test_the_ladder_goes_from_fine_to_coarse() -> None:
     units = [p.unit for p in LADDER if not p.stepped]
     assert units == sorted(units)
     assert LADDER[-1] is INT8
-    assert FP32.unit < TF32.unit == FP16.unit < BF16.unit
+    assert FP32.unit < FP16.unit < TF32.unit < BF16.unit
     assert [p.name for p in PRECISIONS.values() if p.stepped] == ["int8"]
     assert set(WEIGHT_HYPOTHESES) == set(PRECISIONS)
 

@@ -291,3 +291,109 @@ def test_booleans_and_complex_numbers_do_no_harm() -> None:
     x = np.arange(64).reshape(8, 8)
     assert all(s.name for s in looked(x % 3 > 1, x % 2 > 0))
     assert looked(x * 2j, x * 1j) == ()
+
+
+# ---- places and numbers that are alike -------------------------------------------------------------------------------------
+def test_a_channel_of_zeros_and_a_few_others_is_a_channel() -> None:
+    """A Relu leaves three live elements in it; that all three are wrong says more than that three elements are."""
+    y = np.random.default_rng(1).standard_normal((10, 12)).astype(np.float32)
+    y[:, 7] = 0
+    y[[1, 3, 8], 7] = 0.4, 0.3, 0.9
+    t = y.copy()
+    t[:, 7] *= -1
+    assert [s.name for s in looked(t, y, 1e-6)] == ["one channel"]
+
+
+def test_two_of_many_elements_are_no_channel() -> None:
+    y = np.random.default_rng(1).standard_normal((10, 120)).astype(np.float32)
+    t = y.copy()
+    t[[2, 5], 7] += 3
+    assert looked(t, y, 1e-6)[0].name == "single elements"
+
+
+def test_opposite_sides_are_a_border() -> None:
+    y = np.random.default_rng(1).standard_normal((1, 4, 8, 8)).astype(np.float32)
+    t = y.copy()
+    t[..., [0, 7]] = 3 * np.cos(7 * t[..., [0, 7]])
+    assert looked(t, y, 1e-6)[0].name == "border only"
+
+
+@pytest.mark.parametrize(("shape", "noise"), [((1, 32), 1e-6), ((3, 16), 1e-3), ((1, 24, 1, 1), 1e-6)])
+def test_channels_of_few_elements_are_followed(shape: tuple[int, ...], noise: float) -> None:
+    rng = np.random.default_rng(2)
+    y = np.maximum(rng.standard_normal(shape), -0.5).astype(np.float32)
+    t = (y[:, ::-1] * (1 + noise * rng.uniform(-1, 1, shape))).astype(np.float32)
+    found = looked(t, y, noise * rms(y))
+    assert found[0].name == "permuted channels"
+
+
+def test_a_channel_that_is_a_copy_of_no_other_is_not_permuted() -> None:
+    y = np.random.default_rng(3).standard_normal((64, 4)).astype(np.float32)
+    y[0] = 0
+    t = y.copy()
+    t[[5, 9, 11]] = 0
+    assert all(s.name != "permuted channels" for s in looked(t, y, 1e-6))
+
+
+def test_what_fits_much_better_is_named_first() -> None:
+    """A picture that is nearly its own mirror image with the other sign."""
+    y = np.linspace(-1, 1, 200).astype(np.float32) + 0.05 * np.random.default_rng(4).standard_normal(200).astype(np.float32)
+    y = np.stack([y, 2 * y, 3 * y])
+    assert looked(np.ascontiguousarray(y[:, ::-1]), y, 1e-7)[0].name == "permuted channels"
+
+
+# ---- coarse formats --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("held", [np.float16, ml_dtypes.bfloat16])
+def test_steps_that_were_stored_in_halves(held: Any) -> None:
+    """The levels are multiples of the step only about, and noise decides which of two a value goes to."""
+    rng = np.random.default_rng(5)
+    y = rng.standard_normal(3000).astype(np.float32)
+    noise = 2.0**-11 if held is np.float16 else 2.0**-8
+    seen = y * (1 + noise * rng.uniform(-1, 1, y.shape))
+    t = (np.rint(seen / 0.37) * 0.37).astype(held).astype(np.float32)
+    (found,) = looked(t, y, noise * rms(y))
+    assert found.name == "coarse rounding"
+    step = float(found.text.split("multiples of ")[1].split(",")[0])
+    assert step == pytest.approx(0.37, rel=1e-3)
+
+
+@pytest.mark.parametrize("count", [1, 2, 40])
+def test_a_clamp_whose_other_side_holds_few(count: int) -> None:
+    y = np.random.default_rng(6).uniform(-1, 1, 500).astype(np.float32)
+    y[:count] = -2
+    t = np.clip(y, -1.2, 0.7)
+    found = looked(t, y, 1e-6)
+    assert found[0].name == "clamp"
+    assert "above 0.7" in found[0].text
+    assert f"below -1.2 ({count} elements)" in found[0].text
+
+
+def test_a_bias_of_channels_with_few_elements() -> None:
+    rng = np.random.default_rng(7)
+    y = rng.standard_normal((1, 32, 4)).astype(np.float32)
+    assert looked(y - 0.3 * rng.standard_normal((32, 1)).astype(np.float32), y, 1e-6)[0].name == "bias"
+
+
+# ---- regions and norms -----------------------------------------------------------------------------------------------------
+def test_operators_at_the_end_of_a_region_that_were_left_out() -> None:
+    x = np.random.default_rng(8).standard_normal((3, 40)).astype(np.float32)
+    hidden = x @ np.ones((40, 40), np.float32)
+    found = symptoms(hidden, np.tanh(hidden), "Tanh", boundary={"x": x}, noise_rms=1e-6, inner={"h": hidden})
+    assert found[0].name == "passed through"
+    assert "'h', from which it is computed" in found[0].text
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_variance_that_cancelled(lost: bool) -> None:
+    rng = np.random.default_rng(9)
+    x = rng.standard_normal((1, 20, 24)).astype(np.float32)
+    x[0, [3, 7, 11]] = 400 + 0.05 * x[0, [3, 7, 11]]
+    y = ((x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True)).astype(np.float32)
+    t = y.copy()
+    t[0, [3, 7, 11]] = np.nan if lost else 1.4 * t[0, [3, 7, 11]]
+    found = symptoms(t, y, "LayerNormalization", boundary={"x": x}, noise_rms=1e-6)
+    assert found[0].name == ("NaN" if lost else "cancellation")
+    (told,) = (s for s in found if s.name == "cancellation")
+    assert "3 of 20 rows are wrong" in told.text
+    t[0, 5] = 0  # one that cancellation does not explain
+    assert all(s.name != "cancellation" for s in symptoms(t, y, "LayerNormalization", boundary={"x": x}, noise_rms=1e-6))

@@ -1,6 +1,7 @@
 """The promise of the tool, in numbers: faults are found where they are, and healthy chips are left alone.
 
-Some blocks of the fault matrix for each precision, always the same ones, on the generated nets and two shipped models;
+Some blocks of the fault matrix for each precision, always the same ones, on generated nets and a shipped model, nothing of what is
+held out of tuning among them (who mends what a test shows has seen it);
 `python scripts/fault_matrix.py` draws as many as one likes, and `--last` prints the tables of the last test run.
 """
 
@@ -15,7 +16,7 @@ import quality
 import quality_table
 import small_nets
 
-MODELS = (*small_nets.GRAPHS, "mnist", "tinyformer")
+MODELS = (*small_nets.GRAPHS, "tinyformer")
 BLOCKS = 6
 
 
@@ -25,7 +26,7 @@ def test_nobody_healthy_is_accused_and_large_faults_are_found(
     precision: str, number: int, request: pytest.FixtureRequest
 ) -> None:
     seed = list(chip_laws.LAWS).index(precision)  # or all precisions would meet the same models and faults
-    plan = fault_matrix.Plan(seed, (fault_matrix.ROOT / "models" / "nets",), MODELS, (precision,), None, ())
+    plan = fault_matrix.Plan(seed, (fault_matrix.ROOT / "models" / "nets",), MODELS, (precision,), False, ())
     records = fault_matrix.block(plan, number)
     if request.config.cache is not None:
         folder = request.config.cache.mkdir("fault_matrix")

@@ -148,3 +148,11 @@ def test_faults_are_planted_where_they_can_be_told_from_other_inputs_and_weights
     model = s.model(s.node("MatMul", moved, folded))
     bench = quality.Bench(subjects.Subject("places", model, lambda seed: small_nets.inputs_of(model, seed)), tmp_path)
     assert bench.places(0) == [model.graph.output[0].name]
+
+
+def test_a_weight_beyond_the_format_is_no_healthy_run(tmp_path: Path) -> None:
+    s = small_nets.Sketch("range", {"x": (4, 3)}, 0)
+    model = s.model(s.node("Div", "x", s.constant([1.0, 7e4, 2.0])))
+    bench = quality.Bench(subjects.Subject("range", model, lambda seed: small_nets.inputs_of(model, seed)), tmp_path)
+    assert bench.leaves_range(CASE)
+    assert not bench.leaves_range(replace(CASE, precision="bf16", law="nearest"))

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from tiny_target import Fault, Values, bench_of, channel, mixed, normal, offset, one_element, run_target, scaled
 
 from bisect_align.judgement.allowance import allowance
+from bisect_align.judgement.bench import feeds_of, predict
 from bisect_align.judgement.precision import PRECISIONS
-from bisect_align.judgement.trial import feeds_of, predict
 from bisect_align.model.region import region
 from bisect_align.repro.alone import judge
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from tiny_target import Array, Fault, model_of, node, normal, run_target, write_dump, write_model
+from tiny_target import Array, Fault, entry, graph_of, model_of, node, normal, run_target, write_dump, write_model
 
+from bisect_align.dumps.entry import Catalogue
 from bisect_align.result.result import Result, Verdict
+from bisect_align.session.codes import with_codes
 from bisect_align.session.match import match
 from bisect_align.session.options import Options
 from bisect_align.session.run import run
@@ -112,3 +115,10 @@ def test_real_values_under_these_names_stay_real(tmp_path: Path) -> None:
     result = judged(tmp_path, held)
     assert result.verdict is Verdict.ALIGNED
     assert not any("integers under" in said for said in result.warnings)
+
+
+def test_an_entry_that_is_called_after_the_codes_stays_theirs() -> None:
+    """Some tools strip endings, so that an entry bears both names; the real tensor has an entry of its own."""
+    held = codes("uint8")["y"]
+    found = Catalogue(Path(), (replace(entry("y_q", held), names=("y", "y_q")), entry("y", held.astype(np.float32))))
+    assert with_codes(found, graph_of(twin("uint8"))) == (found, [])

@@ -114,6 +114,28 @@ def culprits(result: Result) -> list[str]:
 
 
 # ---- faults and no faults --------------------------------------------------------------------------------------------------
+def test_an_output_that_misses_its_activation_is_never_aligned() -> None:
+    nodes = [node("Tanh", "x", "a"), node("MatMul", "a w", "b"), node("Tanh", "b", "c"), node("MatMul", "c w", "d")]
+    nodes += [node("Softmax", "d", "y", axis=-1)]
+    model, inputs = model_of(nodes, {"x": (8, 24)}, weights={"w": normal(3, 24, 24, scale=0.3)}), {"x": normal(4, 8, 24)}
+    values = run_target(model, inputs, "fp16")
+    result = run_on(model, inputs, {**values, "y": values["d"]}, only=["a", "b", "c", "y"], precision="fp16")
+    assert result.verdict in (Verdict.UNDECIDED, Verdict.FAULT)
+    assert "holds the value of 'd'" in result.summary or culprits(result) == ["y"]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
+def test_an_operator_that_was_left_out_is_no_wrong_name_where_what_follows_was_computed_from_it(precision: str) -> None:
+    nodes = [node("MatMul", "x w", "a"), node("Tanh", "a", "b"), node("MatMul", "b w", "c"), node("Sqrt", "p", "r")]
+    nodes.insert(3, node("Exp", "c", "p"))
+    nodes += [node("MatMul", "r w", "d"), node("Tanh", "d", "y")]
+    model, inputs = model_of(nodes, {"x": (8, 24)}, weights={"w": normal(3, 24, 24, scale=0.3)}), {"x": normal(4, 8, 24)}
+    left_out = run_target(model, inputs, precision, {"r": lambda y: y * y})
+    result = run_on(model, inputs, left_out, only=["a", "b", "c", "r", "d", "y"], precision=precision)
+    assert culprits(result) == ["r"]
+    assert result.culprits[0].certificate.consumed is Consumed.YES
+
+
 def test_a_table_that_is_computed_from_constants_has_its_operator_named() -> None:
     nodes = [node("Cos", "k", "table"), node("Mul", "x table", "m"), node("Tanh", "m", "y")]
     model, inputs = model_of(nodes, {"x": (8, 24)}, weights={"k": normal(3, 24)}), {"x": normal(4, 8, 24)}
