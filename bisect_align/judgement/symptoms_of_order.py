@@ -80,7 +80,8 @@ def permuted(pair: Pair) -> Symptom | None:
         left = rms(t - y[holds])
         exact = left <= exactly
         taken = np.unique(holds[wrong]).size
-        onto = taken == wrong.size or (exact and taken >= DISTINCT * wrong.size)  # equal channels are each other's
+        onto = taken == wrong.size and bool(np.isin(holds[wrong], wrong).all())
+        onto = onto or (exact and taken >= DISTINCT * wrong.size)  # equal channels are each other's
         if few:
             told = wrong.size * y.shape[1] >= ALONE or (wrong.size > 1 and left <= EXACT * pair.before)
             sure = exact and onto and told
