@@ -139,7 +139,7 @@ def _undecided(hunt: Hunt, beyond: tuple[str, ...]) -> str:
             "is it the right model, the right input, the right sample, and are the names those of the values?"
         )
     if beyond and (ruling := hunt.findings.rulings.get(beyond[0])) is not None and ruling.finding is Finding.NAME:
-        return f"the entry of {beyond[0]!r} holds the value of {ruling.holds!r}: either what lies between was left out, or its name is wrong"
+        return f"the entry of {beyond[0]!r} holds the value of {ruling.holds!r}: what lies between was left out, or its name is wrong"
     if beyond:
         return f"{beyond[0]!r} is beyond noise, and what the dump holds cannot show where that comes from"
     if not hunt.evidence.precision.fitted:
