@@ -20,6 +20,11 @@ class BisectAlignError(Exception):
         return f"{text} ({self.hint})" if self.hint else text
 
 
+def one_line(text: object) -> str:
+    """A message of any shape, such as that of a foreign library, as one line."""
+    return " ".join(str(text).split())
+
+
 class ModelError(BisectAlignError):
     """The model cannot be read, is not valid, or needs what is not there."""
 

@@ -18,17 +18,21 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from case_json import options_of
+from numpy.typing import NDArray
 
 from bisect_align.errors import BisectAlignError
+from bisect_align.repro.alone import MANIFEST
 from bisect_align.repro.chosen import chosen
 from bisect_align.repro.write import Repro, write
-from bisect_align.result.result import Culprit, Result
-from bisect_align.session.options import Options
+from bisect_align.result.result import Culprit
 from bisect_align.session.reopen import Reopened
 from bisect_align.session.run import run
+
+Array: TypeAlias = NDArray[Any]
 
 CLOSE = 2.0**-23  # relative L2 up to which the control was fed the same
 
@@ -47,19 +51,9 @@ class Row:
     trouble: str = ""
 
 
-def options_of(folder: Path, truth: dict[str, Any], dump: str) -> Options:
-    inputs, twin = truth.get("inputs"), truth.get("quantised_model")
-    return Options(
-        model=folder / truth["model"],
-        target_dump=folder / truth[dump],
-        inputs=folder / inputs if inputs else None,
-        quantized_model=folder / twin if twin else None,
-    )
-
-
 def rows(file: Path, python: str, *, minimize: bool) -> Iterator[Row]:
     truth = json.loads(file.read_text(encoding="utf-8"))
-    options = options_of(file.parent, truth, "dump")
+    options = options_of(file.parent, truth)
     start = time.perf_counter()
     try:
         result = run(options)
@@ -77,33 +71,39 @@ def rows(file: Path, python: str, *, minimize: bool) -> Iterator[Row]:
                 yield Row(truth["name"], truth["precision"], None, None, None, time.perf_counter() - start, trouble=str(error))
                 continue
             seconds = time.perf_counter() - start
-            script = subprocess.run([python, made.folder / "repro.py"], capture_output=True, check=False).returncode
-            control = against_control(file.parent, truth, result, opened, culprit, made.folder, python)
+            script = exit_code(python, made.folder)
+            healthy = of_control(file.parent, truth, opened, culprit)
+            small = "element" in json.loads((made.folder / MANIFEST).read_text(encoding="utf-8"))["outputs"][0]
+            if healthy is not None and small:
+                healthy = healthy[culprit.introduced.worst]
+            control = None if healthy is None else exit_code(python, made.folder, healthy)
             whole = sum(int(opened.target(name).size) for name in culprit.region.boundary)
             yield Row(truth["name"], truth["precision"], made, script, control, seconds, whole)
 
 
-def against_control(
-    folder: Path, truth: dict[str, Any], result: Result, opened: Reopened, culprit: Culprit, case: Path, python: str
-) -> int | None:
-    """Exit code of the script with the control's output, where it was fed what the target was."""
+def exit_code(python: str, case: Path, value: Array | None = None) -> int:
+    """Of the script of a case, with another value of the target where one is given."""
+    words: list[str | Path] = [python, case / "repro.py"]
+    if value is not None:
+        np.save(case / "control.npy", value)
+        words += ["--target-output", case / "control.npy"]
+    return subprocess.run(words, capture_output=True, check=False).returncode
+
+
+def of_control(folder: Path, truth: dict[str, Any], opened: Reopened, culprit: Culprit) -> Array | None:
+    """The control's value of the culprit, where it was fed what the target was."""
     if not truth.get("control"):
         return None
     try:
-        healthy = run(options_of(folder, truth, "control"))
-        other = Reopened(healthy, options_of(folder, truth, "control"))
+        options = options_of(folder, truth, "control")
+        other = Reopened(run(options), options)
         for name in culprit.region.boundary:
             mine, its = opened.target(name), other.target(name)
             if mine.shape != its.shape or np.linalg.norm((mine - its).ravel()) > CLOSE * np.linalg.norm(mine.ravel()):
                 return None
-        value = other.target(culprit.region.output)
-        if "element" in json.loads((case / "repro.json").read_text(encoding="utf-8"))["outputs"][0]:
-            value = value[culprit.introduced.worst]
+        return other.target(culprit.region.output)
     except (BisectAlignError, KeyError):
         return None
-    file = case / "control.npy"
-    np.save(file, value)
-    return subprocess.run([python, case / "repro.py", "--target-output", file], capture_output=True, check=False).returncode
 
 
 def main() -> int:

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from case_json import options_of
 
 from bisect_align.dumps.entry import Entry, Role
 from bisect_align.errors import BisectAlignError, DumpError
@@ -66,16 +67,10 @@ class Row:
     runs: float
 
 
-def options_of(file: Path) -> tuple[str, Options]:
+def case_of(file: Path) -> tuple[str, Options]:
     """Name and options of a case.json."""
     told = json.loads(file.read_text(encoding="utf-8"))
-    folder, inputs, twin = file.parent, told.get("inputs"), told.get("quantised_model")
-    return told["name"], Options(
-        model=folder / told["model"],
-        target_dump=folder / told["dump"],
-        inputs=folder / inputs if inputs else None,
-        quantized_model=folder / twin if twin else None,
-    )
+    return told["name"], options_of(file.parent, told)
 
 
 def golden_by_size(case: Case) -> dict[int, dict[str, Array]]:
@@ -181,7 +176,7 @@ def main() -> int:
     asked = parser.parse_args()
     rows, failed = [], False
     for file in sorted(file for file in asked.corpus.rglob("case.json") if asked.only in file.parent.name):
-        name, options = options_of(file)
+        name, options = case_of(file)
         try:
             with np.errstate(all="ignore"):
                 one, lines = row(name, options)

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from case_json import options_of
 
 from bisect_align.dumps.entry import Entry, Role
 from bisect_align.errors import BisectAlignError
@@ -207,17 +208,9 @@ def outcome(hunt: Hunt, tensor: str, *, file_only: bool) -> str:
 
 def run_case(file: Path, count: int, seed: int, *, file_only: bool) -> Counter[str]:
     truth = json.loads(file.read_text())
-    folder = file.parent
-    twin = truth.get("quantised_model")
-    options = Options(
-        model=folder / truth["model"],
-        target_dump=folder / truth["dump"],
-        inputs=folder / truth["inputs"] if truth.get("inputs") else None,
-        quantized_model=folder / twin if twin else None,
-    )
     tally: Counter[str] = Counter()
     try:
-        found = ground(truth["name"], options)
+        found = ground(truth["name"], options_of(file.parent, truth))
     except BisectAlignError as trouble:
         print(f"{truth['name']}: {trouble}")
         return tally

@@ -78,7 +78,7 @@ def _rows(title: str, records: Records, names: Iterable[str], key: Callable[[Rec
 
 
 def _cell(records: Records) -> str:
-    share = sum(r.outcome in ("found",) for r in records) / len(records) if records else 0.0
+    share = sum(r.outcome == "found" for r in records) / len(records) if records else 0.0
     return f"{_counts(records)} {share:5.1%}" if records else "-"
 
 

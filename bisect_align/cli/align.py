@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from cyclopts import Parameter
 
-if TYPE_CHECKING:
-    from bisect_align.session.options import Options
-
-OUT = Path("bisect-align-out")
+from bisect_align.cli.run import OUT, run_and_print
 
 Flag: TypeAlias = Annotated[bool, Parameter(negative=(), show_default=False)]
 Precision: TypeAlias = Literal["auto", "fp32", "tf32", "fp16", "bf16", "int8"]
@@ -127,31 +124,3 @@ def align(
         command=("bisect-align", *command),
     )
     return run_and_print(options, repro=repro, drill=drill, json=json, quiet=quiet)
-
-
-def run_and_print(
-    options: Options, *, repro: Path | None = None, drill: bool = False, json: bool = False, quiet: bool = False
-) -> int:
-    """Run, leave result.json and tensors.csv in options.out, print; the exit code of the verdict."""
-    from bisect_align.cli.output import exit_code, print_result
-    from bisect_align.cli.progress import progress
-    from bisect_align.result.files import check
-    from bisect_align.session.run import run
-
-    out = options.out or OUT
-    check(out)  # before the work, not after it
-    bar = progress(quiet=quiet)
-    try:
-        result = run(options, bar)
-    finally:
-        bar.close()
-    if repro is not None:
-        from bisect_align.cli.repro import with_repros
-
-        result = with_repros(result, options, repro, out)
-    print_result(result, out, json=json, quiet=quiet)
-    if drill:
-        from bisect_align.cli.drill import open_drill
-
-        open_drill(out)
-    return exit_code(result)

@@ -32,8 +32,8 @@ def demo(*, out: Annotated[Path, Parameter(name=("--out", "-o"))] = FOLDER) -> i
     out
         Folder for the model, the dump and the result.
     """
-    from bisect_align.cli.align import run_and_print
     from bisect_align.cli.output import say
+    from bisect_align.cli.run import run_and_print
     from bisect_align.result.escape import visible
     from bisect_align.session.options import Options
 

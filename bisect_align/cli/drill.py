@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -28,26 +27,8 @@ def drill(
     command
         A command to do instead of opening the app, such as "why /conv1/Conv_output_0"; may be given several times.
     """
-    return open_drill(result, command)
-
-
-def open_drill(result: Path, commands: tuple[str, ...] = ()) -> int:
-    """The app, or text where commands are given or nobody watches; the exit code."""
     from bisect_align.cli.reopen import options_of
-    from bisect_align.drill.reader import interactive, scripted
+    from bisect_align.drill.enter import enter
     from bisect_align.drill.start import ready
 
-    start = ready(result, options_of)
-    if commands:
-        return scripted(start, commands, sys.stdout)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return interactive(start, sys.stdin, sys.stdout)
-    try:
-        from bisect_align.drill.app import DrillApp
-    except ModuleNotFoundError as error:
-        from bisect_align.errors import UsageError
-
-        what = f"the app needs {error.name}"
-        raise UsageError(what, hint=f"pip install {error.name}, or use --command 'help'") from error
-    DrillApp(start).run()
-    return 0
+    return enter(ready(result, options_of), command)

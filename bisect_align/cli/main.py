@@ -20,7 +20,7 @@ from bisect_align.cli.demo import demo
 from bisect_align.cli.drill import drill
 from bisect_align.cli.match import match
 from bisect_align.cli.repro import repro
-from bisect_align.errors import BisectAlignError, UsageError
+from bisect_align.errors import BisectAlignError, UsageError, one_line
 from bisect_align.result.escape import visible
 
 TROUBLE = 2
@@ -101,7 +101,7 @@ def _usage(error: CycloptsError, words: list[str]) -> str:
 
 def _trouble(text: str, kind: str = "error") -> int:
     """One line, whatever the message holds: names in it come from strangers."""
-    line = visible(" ".join(text.split()))
+    line = visible(one_line(text))
     print(f"{kind}: {line if len(line) <= _LONGEST else line[: _LONGEST - 1] + '…'}", file=sys.stderr)
     return TROUBLE
 

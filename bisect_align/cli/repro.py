@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from bisect_align.cli.align import Flag
-
-if TYPE_CHECKING:
-    from bisect_align.result.result import Result
-    from bisect_align.session.options import Options
 
 OUT = Path("bisect-align-repro")
 
@@ -106,31 +102,3 @@ def _every(model: Path, out: Path, inputs: Path | None, *, distinct: bool, quiet
         say(f"Run each on the target and write {LAYOUT}.")
         say(visible(f"Then: bisect-align compare {out} OUTPUTS"))
     return 0
-
-
-def with_repros(result: Result, options: Options, folder: Path, out: Path) -> Result:
-    """Write a case of each culprit below `folder`, and the result anew (to `out`), which now names them."""
-    from dataclasses import replace
-
-    from bisect_align.errors import BisectAlignError
-    from bisect_align.repro.chosen import chosen
-    from bisect_align.repro.write import write
-    from bisect_align.result import files
-    from bisect_align.session.reopen import Reopened
-
-    if not result.culprits:
-        return result
-    opened = Reopened(result, options)
-    culprits, warnings = list(result.culprits), list(result.warnings)
-    for at, (name, culprit) in enumerate(chosen(opened, result)):
-        try:
-            made = write(opened, result, culprit, folder / name)
-        except BisectAlignError as trouble:
-            warnings.append(f"no repro of {culprit.region.output!r}: {trouble}")
-            continue
-        culprits[at] = replace(culprit, repro=str(made.folder))
-        if not made.verified:
-            warnings.append(f"{made.folder} {made.sentence}")
-    result = replace(result, culprits=tuple(culprits), warnings=tuple(warnings))
-    files.write(result, out)
-    return result

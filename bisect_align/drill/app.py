@@ -28,14 +28,14 @@ from bisect_align.drill.dialogs import Asking, Reading
 from bisect_align.drill.look import Sight, look
 from bisect_align.drill.navigation import Position, Sort
 from bisect_align.drill.pictures import DIM, STYLES, short
+from bisect_align.drill.planes import turns
 from bisect_align.drill.progress import Broken, Watched
 from bisect_align.drill.saved import keep
 from bisect_align.drill.start import Start
 from bisect_align.drill.table import Filter, TableView
-from bisect_align.drill.values import turns
 from bisect_align.drill.views import Go, GraphView, ProofView, Turn, ValueView, headline
 from bisect_align.drill.wording import verdict_word
-from bisect_align.errors import BisectAlignError
+from bisect_align.errors import BisectAlignError, one_line
 from bisect_align.result import files
 from bisect_align.result.escape import visible
 from bisect_align.result.result import State
@@ -179,7 +179,7 @@ class DrillApp(App[None]):
 
     def say(self, text: str, alarm: bool = False) -> None:
         """One line at the bottom."""
-        line = Text(visible(" ".join(text.split())), STYLES[State.UNKNOWN] if alarm else DIM)
+        line = Text(visible(one_line(text)), STYLES[State.UNKNOWN] if alarm else DIM)
         line.truncate(max(self.size.width - 2, 20), overflow="ellipsis")
         self.query_one("#message", Static).update(line)
 

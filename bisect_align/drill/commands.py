@@ -17,8 +17,8 @@ from bisect_align.drill.desk import Desk
 from bisect_align.drill.look import Sight, look, shown
 from bisect_align.drill.navigation import Position, Side, Sort
 from bisect_align.drill.pictures import DIM, STYLES, chosen, elements
+from bisect_align.drill.planes import inside, plane, turns
 from bisect_align.drill.research import again, between
-from bisect_align.drill.values import inside, plane, turns
 from bisect_align.drill.wording import answer, around, budget, fact, lines_of, verdict, where, why
 from bisect_align.errors import UsageError
 from bisect_align.judgement.judge import CONVICT

@@ -37,7 +37,7 @@ class Desk:
     def ask(self, tensors: Collection[str]) -> Mapping[str, Learnt]:
         """States of tensors that nobody has compared yet."""
         found = self.values().compare(tensors, self.progress)
-        return {one.tensor: Learnt(one.state, one.reason, size_of(one.figures)) for one in found}
+        return {tensor: Learnt(one.state, one.reason, size_of(one.figures)) for tensor, one in found}
 
     def tensor(self, word: str) -> str:
         """The tensor that a word means: its name, its node's name, or a piece that only one name holds. Raises UsageError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -10,8 +11,9 @@ from rich.text import Text
 
 from bisect_align.drill.navigation import Position, Side
 from bisect_align.drill.pictures import along, chosen, elements, heat, histogram, legend, numbers, spot_of
+from bisect_align.drill.planes import Plane
 from bisect_align.drill.terrain import Terrain
-from bisect_align.drill.values import Plane, Survey, is_numeric, survey
+from bisect_align.drill.values import Survey, is_numeric, survey
 from bisect_align.drill.wording import fact, lines_of, where
 from bisect_align.errors import BisectAlignError
 from bisect_align.metrics.measure import measure
@@ -49,23 +51,24 @@ class Sight:
 
 def look(tensor: str, run: Reopened, progress: Progress = SILENT) -> Sight:
     """Both values of a tensor. Raises nothing for what is missing: it is said in `trouble`."""
-    values: list[Array | None] = []
-    trouble = ""
-    for side in (run.golden, run.target):
-        try:
-            values.append(side(tensor, progress) if side == run.golden else side(tensor))
-        except BisectAlignError as missing:
-            values.append(None)
-            trouble = trouble or str(missing)
-    golden, target = values
+    golden, no_golden = _value(lambda: run.golden(tensor, progress))
+    target, no_target = _value(lambda: run.target(tensor))
     if golden is None or target is None:
-        return Sight(tensor, golden, target, trouble=trouble)
+        return Sight(tensor, golden, target, trouble=no_golden or no_target)
     if golden.shape != target.shape:
         return Sight(tensor, golden, target, trouble=f"the target's shape is {target.shape}, the golden's {golden.shape}")
     figures = measure(golden, target)
     if not (is_numeric(golden) and is_numeric(target)):
         return Sight(tensor, golden, target, None, figures, f"{golden.dtype} is nothing to draw")
     return Sight(tensor, golden, target, survey(golden, target), figures, _changed(run.rows.get(tensor), figures))
+
+
+def _value(read: Callable[[], Array]) -> tuple[Array | None, str]:
+    """What is read, or why it is not there."""
+    try:
+        return read(), ""
+    except BisectAlignError as missing:
+        return None, str(missing)
 
 
 def _changed(row: TensorRow | None, figures: Figures) -> str:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from bisect_align.drill.navigation import Side
-from bisect_align.drill.values import Plane, Survey, inside, plane, pooled, real
+from bisect_align.drill.planes import Plane, inside, plane, pooled
+from bisect_align.drill.values import Survey, real
 from bisect_align.report.figures import number
 from bisect_align.result.escape import visible
 from bisect_align.result.result import State

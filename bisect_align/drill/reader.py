@@ -10,7 +10,7 @@ from bisect_align.drill.desk import Desk
 from bisect_align.drill.navigation import Position
 from bisect_align.drill.saved import keep
 from bisect_align.drill.start import Start
-from bisect_align.errors import BisectAlignError
+from bisect_align.errors import BisectAlignError, one_line
 from bisect_align.result.escape import visible
 from bisect_align.session.progress import SILENT, Progress
 
@@ -59,7 +59,7 @@ def _try(line: str, position: Position, desk: Desk, out: TextIO) -> Outcome | No
     try:
         return execute(line, position, desk)
     except BisectAlignError as error:
-        _say(out, f"error: {visible(' '.join(str(error).split()))}")
+        _say(out, f"error: {visible(one_line(error))}")
         return None
 
 

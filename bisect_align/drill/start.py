@@ -11,7 +11,7 @@ from bisect_align.drill.desk import Desk
 from bisect_align.drill.navigation import Position, valid
 from bisect_align.drill.saved import Shelf, resume, shelf
 from bisect_align.drill.terrain import Terrain, start
-from bisect_align.errors import BisectAlignError, UsageError
+from bisect_align.errors import BisectAlignError, UsageError, one_line
 from bisect_align.model.graph import Graph
 from bisect_align.model.load import load
 from bisect_align.repro.chosen import chosen
@@ -51,7 +51,7 @@ class Start:
             run = Reopened(self.result, options)
         except BisectAlignError as missing:
             graph = _graph(self.result, options)
-            return Desk(Terrain(self.result, graph), self.folder, missing=_line(missing), progress=progress)
+            return Desk(Terrain(self.result, graph), self.folder, missing=one_line(missing), progress=progress)
         return Desk(Terrain(self.result, run.graph), self.folder, run, extract=_extractor(run, self.folder), progress=progress)
 
 
@@ -79,10 +79,6 @@ def _graph(result: Result, options: Options | None) -> Graph | None:
     except BisectAlignError:
         return None
     return model.graph if model.sha256 == result.golden.model_sha256 else None
-
-
-def _line(error: BisectAlignError) -> str:
-    return " ".join(str(error).split())
 
 
 def _extractor(run: Reopened, folder: Path) -> Callable[[str, int, Path | None], str]:

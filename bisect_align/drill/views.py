@@ -28,8 +28,9 @@ from bisect_align.drill.pictures import (
     numbers,
     short,
 )
+from bisect_align.drill.planes import Plane, moved, stepped
 from bisect_align.drill.terrain import Terrain
-from bisect_align.drill.values import Index, Plane, moved, stepped
+from bisect_align.drill.values import Index
 from bisect_align.drill.wording import budget, lines_of, verdict, where, why
 from bisect_align.report.figures import phrase
 from bisect_align.result.escape import visible
@@ -95,7 +96,7 @@ class GraphView(OptionList):
         room = width - 4
         lines = [Text("  │", DIM), Text("┌─┴" + "─" * (room - 1) + "┐", FRAME)]
         for node in nodes[:_NODES]:
-            op = f"{node.domain}.{node.op}" if node.domain else node.op
+            op = node.operator
             name = short(node.name or "(no name)", room - len(op) - 14)
             lines.append(_boxed(Text.assemble((visible(op), f"bold {FRAME}"), f"  {name}  ", (f"node {node.index}", DIM)), room))
             attributes = ", ".join(f"{key}={value}" for key, value in node.attributes.items())

@@ -142,8 +142,7 @@ def _not_blamed(position: Position, terrain: Terrain, tensor: str) -> Iterator[T
 
 def _nodes(nodes: Sequence[NodeInfo]) -> Iterator[Text]:
     for node in nodes[:_SHOWN]:
-        op = f"{node.domain}.{node.op}" if node.domain else node.op
-        yield fact("node" if len(nodes) == 1 else "region", f"{op} {node.name or '(no name)'}, node {node.index}")
+        yield fact("node" if len(nodes) == 1 else "region", f"{node.operator} {node.name or '(no name)'}, node {node.index}")
         if node.attributes:
             yield fact("", ", ".join(f"{key}={value}" for key, value in node.attributes.items()))
     if len(nodes) > _SHOWN:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnxruntime as ort
 
-from bisect_align.errors import EngineError, ModelError
+from bisect_align.errors import EngineError, ModelError, one_line
 from bisect_align.golden.randomness import Chance, chance_of
 from bisect_align.golden.values import Carried, carry, dtype_of, is_odd, received, to_ort, type_proto
 from bisect_align.model.dtypes import is_packed
@@ -48,7 +48,7 @@ Key: TypeAlias = tuple[int, tuple[tuple[str, str], ...]]
 
 def plain_words(error: BaseException) -> str:
     """ONNX Runtime's message as one short line, without codes, source paths and C++ signatures."""
-    text = " ".join(str(error).split())
+    text = one_line(error)
     before = None
     while text != before:
         before = text

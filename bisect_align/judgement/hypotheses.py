@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,7 +27,7 @@ Array: TypeAlias = NDArray[Any]
 
 MOST = 4  # hypotheses listed
 NODES_MOST = 16  # a larger region is not doubted node by node
-RIVALS_MOST = 256  # replays for one culprit
+RIVALS_MOST, RIVALS_LEAST, WORK = 256, 24, 1 << 28  # replays for one culprit: fewer where its output is large (elements of all)
 SAMPLE = 4096  # elements by which the way of rounding levels is found
 PART, LISTED = 4, 4  # a misreading may hold for one channel of four at most, of which so many are listed
 LEFT, LEFT_NOISE, LEFT_MOST = 0.1, 4.0, 0.5  # what may be left: of the error, of the noise; never more than half of the error
@@ -60,10 +61,14 @@ def hypotheses(
     before = misfit(target, replay)
     if before == 0:
         return ()
-    limit = tolerated(bench, region, target, before, precision, expected)
+    clipped = misfit(target, _held(replay, target, precision))
+    if clipped <= min(LEFT_NOISE * expected, LEFT_MOST * before):
+        return ()  # a range that is too small explains it all
+    limit = tolerated(bench, region, target, clipped, precision, expected)
     here = _wrong_indices(target, replay, limit)
     fits: list[_Fit] = []
-    for value, text in (*_levels(target, replay, precision), *_made(bench, region, boundary)):
+    most = min(RIVALS_MOST, max(RIVALS_LEAST, WORK // max(replay.size, 1)))
+    for value, text in chain(_levels(target, replay, precision), _made(bench, region, boundary, most)):
         left = misfit(target, _held(value, target, precision))
         if left <= limit:
             fits.append(_Fit(text, left))
@@ -116,7 +121,7 @@ def _wrong_indices(target: Array, replay: Array, limit: float) -> tuple[int, Arr
     if target.shape != replay.shape or target.ndim < 2 or not is_float(target.dtype) or not np.isfinite(target).all():
         return None
     d = np.square(target.astype(np.float64) - replay)
-    for axis in (1, target.ndim - 1):
+    for axis in (1,) if target.ndim > 3 else (1, target.ndim - 1):
         energy = d.sum(axis=tuple(a for a in range(d.ndim) if a != axis))
         kept = np.cumsum(np.sort(energy)) <= limit**2 * float(np.sum(np.square(replay, dtype=np.float64)))
         count = energy.size - int(np.count_nonzero(kept))
@@ -158,7 +163,7 @@ def tolerated(bench: Bench, region: Region, target: Array, before: float, precis
     return min(LEFT_NOISE * noise, max(LEFT * before, noise), LEFT_MOST * before)
 
 
-def _made(bench: Bench, region: Region, boundary: Mapping[str, Array]) -> Iterator[tuple[Array, str]]:
+def _made(bench: Bench, region: Region, boundary: Mapping[str, Array], most: int) -> Iterator[tuple[Array, str]]:
     """(what the region makes of its boundary, the misreading in words), for each misreading of each operator."""
     count = 0
     for nodes in _doubted(bench, region):
@@ -167,7 +172,7 @@ def _made(bench: Bench, region: Region, boundary: Mapping[str, Array]) -> Iterat
         for change in TABLE[nodes[0].op] if fed is not None else ():
             for rival in _rivals(change, _site(bench, nodes[0], fed or {})):
                 count += 1
-                if count > RIVALS_MOST:
+                if count > most:
                     return
                 value = _run(bench, region, boundary, {n.index for n in nodes}, change, rival.text)
                 if value is not None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from bisect_align.judgement.judge import Judge, sample
 from bisect_align.judgement.precision import INT8, LADDER, Precision, grid_step, rounded_to
 from bisect_align.model.dtypes import is_float
-from bisect_align.model.operators import MATRIX
 
 SAMPLE = 48  # regions tried at each precision
 MEDIAN_MAX = 0.7
@@ -40,6 +39,7 @@ def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candid
     Regions that only move values say nothing and are left out; so are those that hold nothing but NaN.
     """
     tried: list[str] = []
+    multiplying = sample([t for t in tensors if judge_at(candidates[0]).multiplies(t)], SAMPLE)
     for precision in candidates:
         judge = judge_at(precision)
         telling = _computed(judge, tensors)
@@ -49,7 +49,7 @@ def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candid
         median = stats.median(scores)
         beyond = sum(v > BEYOND for v in scores)
         tried.append(f"{precision.name}: median {median:.2g}, {beyond} of {len(scores)} beyond noise")
-        if _fits(scores) and not _family_beyond(judge, telling):
+        if _fits(scores) and not _family_beyond(judge, multiplying):
             # so coarse a format explains nearly anything in a few regions, unless something else in this dump speaks for it
             needed = ENOUGH if precision is INT8 else SEVERAL if precision is not candidates[0] else 0
             sure = len(scores) >= needed or _stored_as(judge, telling, precision)
@@ -59,7 +59,7 @@ def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candid
         # values may lie on a grid by nature (whole numbers all the way); those of an int8 run do not follow from one another in fp32
         if precision is candidates[0] and INT8 in candidates and on_int8_grid(judge_at(INT8), tensors):
             return Inferred(INT8, "; ".join((*tried, "dumped tensors lie on grids of at most 256 levels")), True)
-        matrix = _scores(judge, sample([t for t in tensors if judge.multiplies(t)], SAMPLE))
+        matrix = _scores(judge, multiplying)
         if len(matrix) >= MATRIX_MIN and _fits(matrix, strict=True):
             evidence = f"; the {len(matrix)} matrix operators fit {precision.name}, others do not"
             return Inferred(precision, "; ".join(tried) + evidence, True)
@@ -98,15 +98,15 @@ def _fits(scores: Sequence[float], *, strict: bool = False) -> bool:
 
 
 def _family_beyond(judge: Judge, tensors: Sequence[str]) -> bool:
-    """True where every region of a family of matrix operators (two at least) is beyond noise: that family ran coarser, and mixed
-    runs are judged by their coarsest part."""
+    """True where most regions of a family of matrix operators, or of all these together, are beyond noise (two at least): that
+    family ran coarser, and mixed runs are judged by their coarsest part."""
     families: dict[str, list[float]] = defaultdict(list)
     for tensor in tensors:
         score = judge.raw(tensor)
         if score.value is not None and not score.fixed:
-            for family in {c[0] for c in judge.classes(tensor)} & MATRIX:
+            for family in {c[0] for c in judge.classes(tensor)} | {"*"} if judge.multiplies(tensor) else ():
                 families[family].append(score.value)
-    return any(len(values) >= FAMILY_MIN and min(values) > BEYOND for values in families.values())
+    return any(len(values) >= FAMILY_MIN and stats.median_low(values) > BEYOND for values in families.values())
 
 
 def _median_fits(judge: Judge, tensors: Sequence[str]) -> bool:

@@ -16,17 +16,20 @@ from numpy.typing import NDArray
 from bisect_align.judgement.precision import BOUNDED, TABLE_STEP, Precision, grid_step, print_step, step_of
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.graph import Graph
+from bisect_align.model.operators import MATRIX
 from bisect_align.model.parameters import never_fed, shape_parameters
 
 Array: TypeAlias = NDArray[Any]
 Ranges: TypeAlias = Callable[[str], tuple[float, float]]
 
-# Which input of an operator is a matrix of weights that int8 quantises with a scale of its own (biases and norm parameters keep 32 bits).
+# Which input of an operator is a matrix of weights (or a table of embeddings) that int8 quantises with a scale of its own (biases and
+# norm parameters keep 32 bits).
 MATRIX_INPUTS = {
     "Conv": (1,),
     "ConvTranspose": (1,),
     "MatMul": (0, 1),
     "Gemm": (0, 1),
+    "Gather": (0,),
     "LSTM": (1, 2),
     "GRU": (1, 2),
     "RNN": (1, 2),
@@ -65,11 +68,17 @@ class Jitter:
             return x
         if self.precision.stepped:
             if (step := grid_step(x)) is None:  # its reader quantises it
-                return self._quantised(name, x, CLIPPED if name in self.graph.inputs else 0.0)
+                return self._quantised(name, x, CLIPPED if self._calibrated(name) else 0.0)
             move = ON_GRID * step * draw(self.rng, x.shape)
         else:
             move = self._unit(x, print_step(x) / 2) * draw(self.rng, x.shape)
         return _moved(x, self.amount * move)
+
+    def _calibrated(self, name: str) -> bool:
+        """Read in a range that calibration has chosen, which the dump does not show: graph inputs, and what matrix operators read
+        where these alone are quantised."""
+        readers = self.graph.consumers.get(name, ())
+        return name in self.graph.inputs or any(self.graph.nodes[reader].op in MATRIX for reader in readers)
 
     def hidden(self, name: str, h: Array) -> Array:
         """A tensor inside the region, rounded as storing it would; what steers shapes is left alone."""

@@ -12,6 +12,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from bisect_align.errors import UsageError
+
 Array: TypeAlias = NDArray[Any]
 
 # A bounded activation is often a table look-up: its error is absolute, about half a table step, whatever the format.
@@ -49,6 +51,13 @@ PRECISIONS = {p.name: p for p in (FP32, TF32, FP16, BF16, INT8)}
 # Finest first: the order in which an unknown precision is tried.
 LADDER = (FP32, FP16, BF16, INT8)
 HALVES = {FP16.name: np.dtype(np.float16), BF16.name: np.dtype(ml_dtypes.bfloat16)}
+
+
+def given(name: str) -> Precision | None:
+    """The precision that the user names, None for auto. Raises UsageError for another word."""
+    if name not in ("auto", *PRECISIONS):
+        raise UsageError(f"no such precision: {name!r}", where="--precision", hint=f"auto or one of {', '.join(PRECISIONS)}")
+    return PRECISIONS.get(name)
 
 
 def rms(x: Array) -> float:

@@ -11,7 +11,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
-from bisect_align.errors import ModelError
+from bisect_align.errors import ModelError, one_line
 from bisect_align.model.dtypes import is_packed, numpy_dtype
 
 Array: TypeAlias = NDArray[Any]
@@ -140,8 +140,8 @@ def array_of(tensor: TensorProto, folder: Path | None = None) -> Array:
     try:
         values = np.asarray(numpy_helper.to_array(tensor))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        reason = " ".join(str(error).split())
-        raise ModelError(f"its values do not fit dims {list(tensor.dims)}: {reason}", where=f"weight {tensor.name!r}") from None
+        what = f"its values do not fit dims {list(tensor.dims)}: {one_line(error)}"
+        raise ModelError(what, where=f"weight {tensor.name!r}") from None
     values.flags.writeable = False
     return values
 

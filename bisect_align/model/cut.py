@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto, TypeProto, ValueInfoProto
 
-from bisect_align.errors import ModelError
+from bisect_align.errors import ModelError, one_line
 from bisect_align.model.dtypes import elem_type
 from bisect_align.model.graph import Graph, graph_of
 from bisect_align.model.infer import TensorType
@@ -82,8 +82,9 @@ def _through_graphsurgeon(model: ModelProto) -> ModelProto:
         surgeon.cleanup(remove_unused_graph_inputs=False).toposort()
         made: ModelProto = onnx_graphsurgeon.export_onnx(surgeon, do_type_check=False, opset_imports=list(model.opset_import))
     except Exception as error:  # a foreign library over a foreign model: whatever it is, the user gets one line
-        reason = " ".join(str(error).split())
-        raise ModelError(f"onnx-graphsurgeon cannot cut the region: {reason}", where=model.graph.output[0].name) from error
+        raise ModelError(
+            f"onnx-graphsurgeon cannot cut the region: {one_line(error)}", where=model.graph.output[0].name
+        ) from error
     made.ir_version = model.ir_version
     made.producer_name, made.producer_version = model.producer_name, model.producer_version
     made.functions.extend(functions)

@@ -57,11 +57,6 @@ def is_float(dtype: DTypeLike | None) -> bool:
     return given.kind != "c"
 
 
-def is_half(dtype: DTypeLike | None) -> bool:
-    """True for float16 and bfloat16."""
-    return dtype is not None and np.dtype(dtype) in (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
-
-
 def is_half_type(elem_type: int) -> bool:
     """True for the ONNX element types float16 and bfloat16."""
     return elem_type in (FLOAT16, BFLOAT16)

@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
-from bisect_align.errors import ModelError
+from bisect_align.errors import ModelError, one_line
 from bisect_align.model.constants import embedded, external_span, is_external
 from bisect_align.model.graph import Graph, external_constants, graph_of
 from bisect_align.model.infer import light
@@ -86,8 +86,7 @@ def _told_of(path: Path) -> Iterator[None]:
     except ModelError as error:
         raise ModelError(error.what, where=f"{path}: {error.where}" if error.where else str(path), hint=error.hint) from None
     except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:  # a UnicodeDecodeError is a ValueError
-        reason = " ".join(str(error).split())
-        raise ModelError(f"the model is damaged: {reason}", where=str(path), hint="fetch or export it anew") from None
+        raise ModelError(f"the model is damaged: {one_line(error)}", where=str(path), hint="fetch or export it anew") from None
 
 
 def _content(path: Path) -> bytes:

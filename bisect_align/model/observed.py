@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-import networkx as nx
-
 from bisect_align.model.graph import Graph
 
 
@@ -24,13 +22,6 @@ class ObservedGraph:
     def deepest(self) -> tuple[str, ...]:
         """Those from which no other observed tensor is computed."""
         return tuple(name for name in self.order if not self.children[name])
-
-    def digraph(self) -> nx.DiGraph:
-        """The same as a networkx graph, edges from parent to child."""
-        graph = nx.DiGraph()
-        graph.add_nodes_from(self.order)
-        graph.add_edges_from((parent, name) for name in self.order for parent in self.parents[name])
-        return graph
 
 
 def observe(graph: Graph, observed: Collection[str]) -> ObservedGraph:

@@ -166,8 +166,7 @@ def _region(region: RegionInfo) -> RenderableType:
 
 
 def _node(node: NodeInfo) -> str:
-    op = f"{node.domain}.{node.op}" if node.domain else node.op
-    return f"{op} {node.name or '(no name)'}, node {node.index}"
+    return f"{node.operator} {node.name or '(no name)'}, node {node.index}"
 
 
 def _nodes(region: RegionInfo) -> str:

@@ -147,14 +147,19 @@ def run_golden(folder: Path, manifest: dict[str, Any]) -> list[Any]:
 
 
 def read_output(file: Path, like: Any) -> Any:
-    """An array from .npy, or raw values in the golden's type; of the golden's shape where only axes of 1 tell them apart."""
+    """An array from .npy, or raw values in the golden's type, `shaped` like the golden."""
     if file.suffix == ".npy":
         values = np.load(str(file), allow_pickle=False)
     else:
         values = np.fromfile(str(file), dtype=like.dtype)
         if values.size == like.size:
             values = values.reshape(like.shape)
-    plain = tuple(n for n in values.shape if n != 1) == tuple(n for n in like.shape if n != 1)
+    return shaped(values, like)
+
+
+def shaped(values: Any, like: Any) -> Any:
+    """The values in the golden's shape, where only axes of 1 tell the two apart."""
+    plain = [n for n in values.shape if n != 1] == [n for n in like.shape if n != 1]
     return values.reshape(like.shape) if plain else values
 
 

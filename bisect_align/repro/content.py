@@ -13,19 +13,15 @@ from onnx import ModelProto
 from bisect_align.errors import DumpError, EngineError, ModelError
 from bisect_align.golden.protocol import Unavailable
 from bisect_align.judgement.allowance import allowance
-from bisect_align.judgement.bench import Bench
 from bisect_align.judgement.discrete import ROUNDING
 from bisect_align.judgement.judge import CAP_CONV, CONVICT
 from bisect_align.model.cut import cut
 from bisect_align.model.dtypes import is_float
-from bisect_align.model.graph import Graph
 from bisect_align.model.infer import TensorType
 from bisect_align.model.observed import observe
 from bisect_align.model.region import Region, region
 from bisect_align.repro.alone import judge
 from bisect_align.result.result import Culprit
-from bisect_align.session.case import CACHE_SHARE
-from bisect_align.session.golden import GoldenValues
 from bisect_align.session.reopen import Reopened
 
 Array: TypeAlias = NDArray[Any]
@@ -74,29 +70,17 @@ class Content:
         return self.model if self.upcast is None else self.upcast
 
 
-def bench_of(opened: Reopened) -> Bench:
-    """What noise is measured with."""
-    case = opened.case
-    golden = GoldenValues(opened.graph, case.engine, case.inputs.values, case.memory // (2 * CACHE_SHARE))
-    return Bench(opened.graph, case.engine, golden.range, golden.value, case.model.sha256)
-
-
-def region_of(graph: Graph, culprit: Culprit) -> Region:
-    """The culprit's region as it was judged."""
-    return region(graph, culprit.region.output, frozenset(culprit.region.boundary))
-
-
-def content(opened: Reopened, bench: Bench, culprit: Culprit, context: int = 0, above: int = 0) -> Content:
+def content(opened: Reopened, culprit: Culprit, context: int = 0, above: int = 0) -> Content:
     """The case of a culprit. context: take in the regions of so many observed tensors above and below; above: of so many more above.
 
     Raises BisectAlignError where it cannot be cut, fed or run, or holds values that no .npy file can.
     """
     with np.errstate(all="ignore"):
-        return _content(opened, bench, culprit, context, above)
+        return _content(opened, culprit, context, above)
 
 
-def _content(opened: Reopened, bench: Bench, culprit: Culprit, context: int, above: int) -> Content:
-    area = region_of(opened.graph, culprit)
+def _content(opened: Reopened, culprit: Culprit, context: int, above: int) -> Content:
+    area = region(opened.graph, culprit.region.output, frozenset(culprit.region.boundary))  # as it was judged
     names: tuple[str, ...] = (area.output,)
     for level in range(context + above):
         area, names = _wider(opened, area, names, below=level < context)
@@ -108,7 +92,7 @@ def _content(opened: Reopened, bench: Bench, culprit: Culprit, context: int, abo
         golden = made[name]
         if isinstance(golden, Unavailable):
             raise EngineError(f"has no golden value: {golden.reason}", where=f"tensor {name!r}")
-        outputs.append(_expected(opened, bench, replace(area, output=name), feeds, golden, culprit))
+        outputs.append(_expected(opened, replace(area, output=name), feeds, golden, culprit))
     held = {g.name: g.values for g in inputs} | {e.name: e.golden for e in outputs}
     for name, values in held.items():
         if values.dtype.isbuiltin != 1:
@@ -139,16 +123,14 @@ def _given(opened: Reopened, name: str, culprit: Culprit) -> Given:
     return Given(name, opened.golden(name), "golden: the dump does not hold it")
 
 
-def _expected(
-    opened: Reopened, bench: Bench, area: Region, feeds: Mapping[str, Array], golden: Array, culprit: Culprit
-) -> Expected:
+def _expected(opened: Reopened, area: Region, feeds: Mapping[str, Array], golden: Array, culprit: Culprit) -> Expected:
     try:
         target = np.asarray(opened.target(area.output), order="C")
     except (DumpError, KeyError):
         target = None
     grid = target if target is not None and target.shape == golden.shape else None
-    room = allowance(bench, area, feeds, golden, opened.precision, grid)
-    op = bench.graph.nodes[bench.graph.producer[area.output]].op
+    room = allowance(opened.bench, area, feeds, golden, opened.precision, grid)
+    op = opened.graph.nodes[opened.graph.producer[area.output]].op
     rule: dict[str, Any] = {
         "by": "noise",
         "limit": CONVICT,

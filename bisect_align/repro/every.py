@@ -185,7 +185,7 @@ def _signature(graph: Graph, node: Node, feeds: Mapping[str, Array], outputs: Ma
     for name in node.inputs:
         if name in graph.constants:
             known = graph.types[name]
-            steers = name in graph.constants and known.dtype is not None and known.dtype.kind in "iu"
+            steers = known.dtype is not None and known.dtype.kind in "iu"
             kinds.append(("constant", str(known), graph.constant(name).tobytes() if steers else b""))
         else:
             kinds.append(("value", f"{feeds[name].dtype} {feeds[name].shape}" if name else "absent", b""))

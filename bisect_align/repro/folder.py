@@ -10,7 +10,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 from onnx import ModelProto, numpy_helper
 
@@ -18,7 +17,7 @@ from bisect_align.errors import ModelError, OutputError
 from bisect_align.model.dtypes import numpy_dtype
 from bisect_align.repro.alone import DATA, MANIFEST
 from bisect_align.repro.content import Array, Content
-from bisect_align.result.files import to_json
+from bisect_align.result import files
 
 SCHEMA, SCHEMA_INDEX = "bisect-align/repro/1", "bisect-align/repros/1"
 MODEL, UPCAST, INDEX = "model.onnx", "model_float32.onnx", "index.json"
@@ -33,23 +32,9 @@ def safe(text: str) -> str:
 
 def check(folder: Path, marker: str = MANIFEST) -> None:
     """Raise OutputError unless the folder is new, empty, or holds an earlier one of ours (by its marker file)."""
-    try:
-        if not folder.exists() and not folder.is_symlink():
-            return
-        if not folder.is_dir() or folder.is_symlink():
-            raise OutputError("is no folder", where=str(folder), hint=_HINT)
-        if any(folder.iterdir()) and not _is_ours(folder / marker):
-            raise OutputError("holds something else than an earlier repro", where=str(folder), hint=_HINT)
-    except OSError as error:
-        raise OutputError(f"cannot be used: {error.strerror}", where=str(folder), hint=_HINT) from error
-
-
-def _is_ours(file: Path) -> bool:
-    try:
-        head = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return str(head.get("schema", "")).startswith("bisect-align/repro")
+    if folder.is_symlink():  # the link would be renamed, not the folder
+        raise OutputError("is no folder", where=str(folder), hint=_HINT)
+    files.check(folder, marker, "repro")
 
 
 def put_in_place(folder: Path, fill: Callable[[Path], Path], marker: str = MANIFEST) -> None:
@@ -101,7 +86,7 @@ def write_arrays(folder: Path, model: ModelProto, inputs: Sequence[Array], outpu
 
 def write_words(folder: Path, manifest: Mapping[str, Any], readme: str) -> None:
     """repro.json, README.md and the script. Raises OSError."""
-    (folder / MANIFEST).write_bytes(to_json(manifest))
+    (folder / MANIFEST).write_bytes(files.to_json(manifest))
     (folder / "README.md").write_text(readme, encoding="utf-8")
     script = resources.files("bisect_align.repro") / "alone.py"
     (folder / "repro.py").write_bytes(script.read_bytes())

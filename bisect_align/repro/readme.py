@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bisect_align.judgement.judge import CONVICT
 from bisect_align.repro.alone import LESS
 from bisect_align.repro.content import Content
 from bisect_align.repro.folder import UPCAST
@@ -25,8 +26,7 @@ def readme(content: Content, culprit: Culprit, result: Result, trouble: str) -> 
 
 
 def _lines(content: Content, culprit: Culprit, result: Result, trouble: str) -> Iterator[str]:
-    ops = ", ".join(dict.fromkeys(n.op for n in culprit.region.nodes))
-    yield f"# {visible(ops)}: a case of its own"
+    yield f"# {visible(', '.join(culprit.region.ops))}: a case of its own"
     yield ""
     if trouble:
         yield f"**NOT REPRODUCED.** This case does not show what the run saw: {visible(trouble)}. Do not report it as it is."
@@ -73,7 +73,7 @@ def _lines(content: Content, culprit: Culprit, result: Result, trouble: str) -> 
     yield f"- {kind}; introduced here, on the target's own inputs: {_figures(culprit.introduced)}"
     noise = culprit.noise
     healthy = f"a healthy {noise.precision} target introduces a relative L2 error of {noise.expected:.3g}"
-    yield f"- {healthy}; score {noise.score:.3g}, convicted above 2"
+    yield f"- {healthy}; score {noise.score:.3g}, convicted above {CONVICT:g}"
     if any(e.rule["by"] == "error" for e in content.outputs):
         yield (
             "- the judgement that convicted it looks at more than `repro.py` does: here the target agrees once its error is less "

@@ -18,42 +18,28 @@ from onnx import numpy_helper
 from bisect_align.errors import DumpError, UsageError
 from bisect_align.golden.segments import SegmentEngine
 from bisect_align.judgement.bench import Bench
+from bisect_align.judgement.jitter import Ranges
 from bisect_align.judgement.judge import CONVICT
-from bisect_align.judgement.precision import HALVES, INT8, LADDER, PRECISIONS, Precision
+from bisect_align.judgement.precision import FP16, INT8, LADDER, Precision, given
 from bisect_align.judgement.trial import Score, try_region
 from bisect_align.metrics.measure import measure
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.load import load
 from bisect_align.model.region import region
-from bisect_align.repro.alone import read_output
+from bisect_align.repro.alone import read_output, shaped
 from bisect_align.repro.every import LAYOUT
 from bisect_align.repro.folder import INDEX, SCHEMA_INDEX
 from bisect_align.result.result import Figures
+from bisect_align.session.golden import value_range
 from bisect_align.session.progress import SILENT, Progress
 
 Array: TypeAlias = NDArray[Any]
 
 ENDINGS = (".npy", ".pb", ".bin")
 # Operators that compare values: ONNX leaves open how NaN is ordered.
-ORDERING = frozenset(
-    [
-        "ArgMax",
-        "ArgMin",
-        "Clip",
-        "GlobalMaxPool",
-        "HardSigmoid",
-        "HardSwish",
-        "Hardmax",
-        "Max",
-        "MaxPool",
-        "MaxUnpool",
-        "Min",
-        "ReduceMax",
-        "ReduceMin",
-        "Relu",
-        "TopK",
-    ]
-)
+_EXTREMES = ("ArgMax", "ArgMin", "Hardmax", "Max", "Min", "ReduceMax", "ReduceMin", "TopK")
+_CLAMPS = ("Clip", "HardSigmoid", "HardSwish", "Relu")
+ORDERING = frozenset((*_EXTREMES, *_CLAMPS, "GlobalMaxPool", "MaxPool", "MaxUnpool"))
 FITS = 1.0  # median score of the real inputs below which a precision is believed
 
 
@@ -118,13 +104,11 @@ def judge_returned(folder: Path, outputs: Path, precision: str = "auto", progres
     precision: a name, or auto: the finest one at which the median operator is within noise on its real inputs. Raises UsageError
     where `folder` holds no cases, DumpError where nothing came back.
     """
-    if precision not in ("auto", *PRECISIONS):
-        raise UsageError(f"no such precision: {precision!r}", where="--precision", hint=f"auto or one of {', '.join(PRECISIONS)}")
+    chosen, evidence = given(precision), "given by the user"
     index = _index(folder)
     if not outputs.is_dir():
         raise DumpError("is no folder", where=str(outputs), hint=LAYOUT)
     with np.errstate(all="ignore"):
-        chosen, evidence = PRECISIONS.get(precision), "given by the user"
         if chosen is None:
             chosen, evidence = _infer(folder, outputs, index)
         progress.stage("judging", len(index["cases"]))
@@ -191,13 +175,9 @@ def _trials(folder: Path, outputs: Path, case: Mapping[str, Any], only: str = ""
             yield Verdict(*about, State.MISSING) if target is None else _Trial(about, bench, feeds, golden, target)
 
 
-def _ranges(values: Mapping[str, Array]) -> Any:
-    def ranges(name: str) -> tuple[float, float]:
-        value = values.get(name)
-        finite = value[np.isfinite(value)] if value is not None and is_float(value.dtype) else np.zeros(0)
-        return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
-
-    return ranges
+def _ranges(values: Mapping[str, Array]) -> Ranges:
+    found = {name: value_range(value) for name, value in values.items()}
+    return lambda name: found.get(name, (0.0, 0.0))
 
 
 def _read(place: Path, k: int, golden: Array) -> Array | None:
@@ -211,8 +191,7 @@ def _read(place: Path, k: int, golden: Array) -> Array | None:
             values = numpy_helper.to_array(tensor)
         except Exception as error:  # protobuf's own class, which states no types
             raise DumpError("is no ONNX tensor", where=str(file)) from error
-        plain = [n for n in values.shape if n != 1] == [n for n in golden.shape if n != 1]
-        values = values.reshape(golden.shape) if plain else values
+        values = shaped(values, golden)
     else:
         values = read_output(file, golden)
     if is_float(golden.dtype) != is_float(values.dtype):
@@ -244,7 +223,7 @@ def _beyond(one: _Trial, precision: Precision) -> str | None:
     kind = one.about[3]
     if precision is INT8 and kind not in ("real", "zeros", "negatives"):
         return "int8 has no such values"
-    if (half := HALVES.get(precision.name)) is not None and half.itemsize == 2 and precision.name == "fp16":
+    if precision is FP16:
         values = [x for x in (*one.feeds.values(), one.golden) if is_float(x.dtype)]
         top = max((float(np.abs(x[np.isfinite(x)]).max(initial=0.0)) for x in values), default=0.0)
         if top > float(np.finfo(np.float16).max):

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from bisect_align.errors import BisectAlignError
-from bisect_align.repro.content import Content, bench_of, content
+from bisect_align.repro.content import Content, content
 from bisect_align.repro.folder import MODEL, SCHEMA, UPCAST, check, put_in_place, write_values, write_words
 from bisect_align.repro.minimal import minimal
 from bisect_align.repro.readme import readme
@@ -78,8 +78,7 @@ def write(opened: Reopened, result: Result, culprit: Culprit, folder: Path, *, c
 def _cuts(opened: Reopened, culprit: Culprit, context: int, *, minimize: bool) -> Iterator[Content]:
     """The case, cut down first if asked for, then with more of what stands above. Raises BisectAlignError for the first
     one only."""
-    bench = bench_of(opened)
-    first = content(opened, bench, culprit, context)
+    first = content(opened, culprit, context)
     if minimize:
         small = minimal(first)
         if small is not None:
@@ -88,7 +87,7 @@ def _cuts(opened: Reopened, culprit: Culprit, context: int, *, minimize: bool) -
     yield first
     for above in range(1, WIDEST + 1):
         try:
-            yield content(opened, bench, culprit, context, above)
+            yield content(opened, culprit, context, above)
         except BisectAlignError:
             return
 

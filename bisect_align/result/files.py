@@ -69,9 +69,9 @@ def read(path: Path) -> Result:
         raise UsageError(error.what, where=str(file), hint=error.hint) from error
 
 
-def check(folder: Path) -> None:
-    """Raise OutputError unless the folder may be written: it does not exist, is empty, or holds an earlier result.
-    Worth asking before a long run.
+def check(folder: Path, marker: str = RESULT, what: str = "result") -> None:
+    """Raise OutputError unless the folder may be written: it does not exist, is empty, or holds an earlier result (or `what` else
+    of ours, told by the schema in its `marker` file). Worth asking before a long run.
     """
     try:
         if not _is_there(folder):
@@ -84,8 +84,8 @@ def check(folder: Path) -> None:
         empty = all(path.name.startswith(_ASIDE) for path in folder.iterdir())
     except OSError as error:
         raise OutputError(f"cannot be used: {error.strerror}", where=str(folder), hint="name another folder with -o") from error
-    if not empty and not _is_result(folder / RESULT):
-        raise OutputError("holds something else than an earlier result", where=str(folder), hint="name another folder with -o")
+    if not empty and not _is_ours(folder / marker, what):
+        raise OutputError(f"holds something else than an earlier {what}", where=str(folder), hint="name another folder with -o")
 
 
 def _check_above(folder: Path) -> None:
@@ -106,12 +106,12 @@ def _is_there(path: Path) -> bool:
     return True
 
 
-def _is_result(file: Path) -> bool:
+def _is_ours(file: Path, what: str) -> bool:
     try:
         head = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return False
-    return str(head.get("schema", "")).startswith("bisect-align/result/")
+    return str(head.get("schema", "")).startswith(f"bisect-align/{what}")
 
 
 def write(result: Result, folder: Path, beside: Mapping[str, bytes] | None = None) -> None:

@@ -98,6 +98,11 @@ class NodeInfo:
     outputs: tuple[str, ...]
     attributes: dict[str, str]
 
+    @property
+    def operator(self) -> str:
+        """Its op, behind the domain where that is not ONNX's own."""
+        return f"{self.domain}.{self.op}" if self.domain else self.op
+
 
 @dataclass(frozen=True, slots=True)
 class RegionInfo:
@@ -106,6 +111,11 @@ class RegionInfo:
     output: str
     boundary: tuple[str, ...]
     nodes: tuple[NodeInfo, ...]
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        """Each op once, in the order of the nodes."""
+        return tuple(dict.fromkeys(node.op for node in self.nodes))
 
 
 @dataclass(frozen=True, slots=True)

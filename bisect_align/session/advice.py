@@ -104,7 +104,7 @@ def _of_contributors(sums: Accumulation) -> Iterator[str]:
     """The nodes that would lessen the error of an output most, in the order in which to take them."""
     before = sums.error
     for at, one in enumerate(sums.contributors[:KEPT]):
-        ops = "+".join(dict.fromkeys(n.op for n in one.region.nodes))
+        ops = "+".join(one.region.ops)
         text = f"Keep {ops} at {one.region.output!r} in a higher precision{' as well' if at else ''}: without its error"
         yield f"{text} ({percent(one.introduced)}) {sums.output!r} is off by {percent(one.together)} instead of {percent(before)}."
         before = one.together

@@ -6,6 +6,7 @@ import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from bisect_align.errors import MatchError, ModelError, UsageError
 from bisect_align.golden.protocol import Unavailable
 from bisect_align.golden.segments import SegmentEngine
 from bisect_align.judgement.policy import Policy
-from bisect_align.judgement.precision import PRECISIONS
+from bisect_align.judgement.precision import given
 from bisect_align.matching.claims import Claims, claim
 from bisect_align.metrics.measure import measure
 from bisect_align.model.load import Model, load
@@ -61,18 +62,20 @@ class Case:
         return {name: value for name, value in self.inputs.values.items() if name not in checked}
 
 
+def listed(options: Options, dump: Path) -> Catalogue:
+    """The entries of a dump, read by the rules and for the sample that the user asked for. Raises DumpError."""
+    convention = None if options.convention == AUTO else load_convention(options.convention)
+    return catalogue(dump, convention, options.sample)
+
+
 def prepare(options: Options) -> Case:
     """Load and check; raises a BisectAlignError that names what is wrong."""
     policy = Policy(options.policy, dict(options.thresholds))
-    if options.precision not in ("auto", *PRECISIONS):
-        raise UsageError(
-            f"no such precision: {options.precision!r}", where="--precision", hint=f"auto or one of {', '.join(PRECISIONS)}"
-        )
+    given(options.precision)  # the word is checked before the work
     if options.sample < 0:
         raise UsageError(f"{options.sample} is no sample", where="--sample", hint="they are counted from 0")
     model = load(options.quantized_model or options.model)
-    convention = None if options.convention == AUTO else load_convention(options.convention)
-    found = catalogue(options.target_dump, convention, options.sample)
+    found = listed(options, options.target_dump)
     found, said = with_parameters(found, options.quant_params) if options.quant_params else (found, [])
     found, coded = with_codes(found, model.graph)
     mapping = read_map(options.map) if options.map else None

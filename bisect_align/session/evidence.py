@@ -12,7 +12,7 @@ from bisect_align.judgement.bench import Bench
 from bisect_align.judgement.conviction import Court
 from bisect_align.judgement.inference import Inferred, infer
 from bisect_align.judgement.judge import Judge, sample
-from bisect_align.judgement.precision import FP16, FP32, LADDER, PRECISIONS, Precision
+from bisect_align.judgement.precision import FP16, FP32, LADDER, Precision, given
 from bisect_align.judgement.shadow import NoiseLevel
 from bisect_align.matching.claims import Claim, Rule
 from bisect_align.matching.fit import carries_evidence, learn, residual
@@ -160,8 +160,8 @@ def _weigh(
             judges[precision.name] = Judge(bench, observations, observed.order, precision)
         return judges[precision.name]
 
-    if case.options.precision != "auto":
-        precision = Inferred(PRECISIONS[case.options.precision], "given by the user", True)
+    if (asked := given(case.options.precision)) is not None:
+        precision = Inferred(asked, "given by the user", True)
     else:
         precision = infer(judge_at, observed.order, candidates(graph))
     placed = matched.placed.items()

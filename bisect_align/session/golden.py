@@ -20,6 +20,7 @@ from bisect_align.matching.claims import claim
 from bisect_align.matching.fit import LOOSEST, Votes, fit, read
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.graph import Graph
+from bisect_align.session.case import CACHE_SHARE, Case
 
 Array: TypeAlias = NDArray[Any]
 
@@ -63,6 +64,14 @@ class GoldenValues:
             names = (*self.graph.inputs, *self.graph.tensors)
             self._ranges = {n: value_range(v) for n, v in self.engine.stream(self.inputs, names)}
         return self._ranges.get(name, (0.0, 0.0))
+
+
+def golden_of(case: Case) -> tuple[GoldenValues, Bench]:
+    """The golden of a case, and what its noise is measured with."""
+    graph, foreign = case.model.graph, case.options.golden_dump
+    budget = case.memory // (2 * CACHE_SHARE)
+    golden = GoldenValues(graph, case.engine, case.inputs.values, budget, Foreign(foreign, graph) if foreign else None)
+    return golden, Bench(graph, case.engine, golden.range, golden.value, case.model.sha256)
 
 
 def noise_levels(golden: GoldenValues, bench: Bench, wanted: Collection[str], precision: Precision) -> dict[str, NoiseLevel]:

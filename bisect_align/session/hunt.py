@@ -11,37 +11,25 @@ from numpy.typing import NDArray
 from bisect_align.dumps.entry import Role
 from bisect_align.errors import DumpError
 from bisect_align.golden.protocol import Unavailable
-from bisect_align.judgement.bench import Bench
 from bisect_align.judgement.conviction import Finding, Ruling
 from bisect_align.judgement.judge import APPEAL_TO
-from bisect_align.judgement.policy import RELATIVE_ERROR, beyond, state_of
-from bisect_align.metrics.distributions import FULL, extended
+from bisect_align.judgement.policy import beyond
 from bisect_align.metrics.measure import measure
-from bisect_align.metrics.places import located
-from bisect_align.model.dtypes import is_float
 from bisect_align.model.observed import ObservedGraph
 from bisect_align.model.parameters import never_fed
 from bisect_align.result.repeats import Repeats
 from bisect_align.result.result import Consumed, Figures, SearchInfo, State
 from bisect_align.search.answer import Crossing, crossings
 from bisect_align.search.bisection import Bisection
-from bisect_align.session.case import CACHE_SHARE, Case
+from bisect_align.session.case import Case
 from bisect_align.session.evidence import Evidence, by_name, gather
-from bisect_align.session.golden import Foreign, GoldenValues
+from bisect_align.session.golden import golden_of
 from bisect_align.session.progress import Progress
 from bisect_align.session.repeats import Repeated
+from bisect_align.session.states import Compared, compared, figures_of
 from bisect_align.session.wrong_input import WrongInput, wrong_input
 
 Array: TypeAlias = NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """State of one observed tensor against the golden."""
-
-    state: State
-    reason: str
-    figures: Figures | None = None
 
 
 @dataclass(slots=True)
@@ -68,12 +56,8 @@ class Hunt:
     def __init__(self, case: Case, progress: Progress) -> None:
         self.case, self.progress = case, progress
         self.findings = Findings()
-        graph, engine = case.model.graph, case.engine
-        foreign = Foreign(case.options.golden_dump, graph) if case.options.golden_dump else None
-        self.golden = GoldenValues(graph, engine, case.inputs.values, case.memory // (2 * CACHE_SHARE), foreign)
-        self.bench = Bench(graph, engine, self.golden.range, self.golden.value, case.model.sha256)
+        self.golden, self.bench = golden_of(case)
         self.repeated = Repeated(case) if case.options.repeat_dumps else None
-        self._full = case.options.metrics == "full" or bool(FULL & set(case.policy.thresholds))
 
     @property
     def evidence(self) -> Evidence:
@@ -201,28 +185,13 @@ class Hunt:
                 self.golden.keep(tensor, golden)
 
     def _state(self, tensor: str, golden: Array | Unavailable) -> Compared:
-        if isinstance(golden, Unavailable):
-            return Compared(State.UNKNOWN, golden.reason)
-        try:
-            target = self.evidence.observations.value(tensor)
-        except DumpError as trouble:
-            return Compared(State.UNKNOWN, str(trouble))
-        if target.shape != golden.shape:
-            return Compared(State.BAD, f"shape {target.shape}, the golden has {golden.shape}")
-        figures = self.figures(tensor, golden, target)
-        noise, precision = self.evidence.noise.get(tensor), self.evidence.precision.precision.name
-        state, reason = state_of(figures, noise, self.case.policy, precision, discrete=not is_float(golden.dtype))
-        if state is State.BAD and not self.case.policy.calibrated and is_float(golden.dtype):
-            count, first = located(golden, target, RELATIVE_ERROR)
-            if first is not None:
-                reason += f"; {count} of {golden.size} elements off by more than {RELATIVE_ERROR:.0%}, the first at {list(first)}"
-        return Compared(state, reason, figures)
+        evidence = self.evidence
+        precision = evidence.precision.precision.name
+        return compared(self.case, tensor, golden, evidence.observations.value, evidence.noise.get(tensor), precision)
 
     def figures(self, tensor: str, golden: Array, target: Array) -> Figures:
-        """Figures of a pair of one shape; all that there are, where the user asked for them or limits one of them."""
-        found = measure(golden, target)
-        scores = tensor in self.case.model.graph.outputs
-        return extended(found, golden, target, scores=scores) if self._full else found
+        """Figures of a pair of one shape, as many as the user asked for."""
+        return figures_of(self.case, tensor, golden, target)
 
     def _doubt_golden(self) -> None:
         """A foreign golden is suspect where ONNX Runtime's own golden sides with the target."""

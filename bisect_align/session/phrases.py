@@ -1,4 +1,4 @@
-"""The sentences of a result: the verdict in one, and what to do next."""
+"""The verdict in one sentence, and the words that it is made of."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def where(culprit: Culprit) -> str:
     if len(nodes) == 1:
         node = nodes[0]
         return f"{node.op} {node.name!r}" if node.name else f"{node.op} (node {node.index})"
-    ops = list(dict.fromkeys(n.op for n in nodes))
+    ops = culprit.region.ops
     return f"the region of {len(nodes)} nodes ({', '.join(ops[:4])}{', …' if len(ops) > 4 else ''}) that ends"
 
 

@@ -13,36 +13,24 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bisect_align.errors import BisectAlignError, DumpError, EngineError, ModelError
+from bisect_align.errors import DumpError, EngineError, ModelError
 from bisect_align.golden.protocol import Unavailable
-from bisect_align.judgement.bench import Bench
-from bisect_align.judgement.policy import state_of
 from bisect_align.judgement.precision import FP32, PRECISIONS
 from bisect_align.judgement.trial import Score, try_region
 from bisect_align.matching.fit import read
 from bisect_align.matching.layout import fixes
 from bisect_align.metrics.measure import measure
-from bisect_align.model.dtypes import is_float
 from bisect_align.model.graph import Graph
 from bisect_align.model.region import Region
-from bisect_align.result.result import Figures, Result, State, TensorRow
-from bisect_align.session.case import CACHE_SHARE, Case, prepare
-from bisect_align.session.golden import Foreign, GoldenValues, noise_levels
+from bisect_align.result.result import Figures, Result, TensorRow
+from bisect_align.session.case import Case, prepare
+from bisect_align.session.golden import golden_of, noise_levels
 from bisect_align.session.options import Options
 from bisect_align.session.progress import SILENT, Progress
+from bisect_align.session.states import Compared, compared
 
 Array: TypeAlias = NDArray[Any]
 Side: TypeAlias = Literal["golden", "target"]
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """State of one tensor by the run's own policy, with its reason and figures."""
-
-    tensor: str
-    state: State
-    reason: str
-    figures: Figures | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +60,7 @@ class Reopened:
         self.rows: Mapping[str, TensorRow] = {row.name: row for row in result.tensors}
         named = result.target.precision if result.target else ""
         self.precision = PRECISIONS.get(named, FP32)
-        foreign = Foreign(options.golden_dump, self.graph) if options.golden_dump else None
-        budget = self.case.memory // (2 * CACHE_SHARE)
-        self._golden = GoldenValues(self.graph, self.case.engine, self.case.inputs.values, budget, foreign)
-        self.bench = Bench(self.graph, self.case.engine, self._golden.range, self._golden.value, self.case.model.sha256)
+        self._golden, self.bench = golden_of(self.case)
         self._last: tuple[str, Array] | None = None
 
     def golden(self, tensor: str, progress: Progress = SILENT) -> Array:
@@ -127,32 +112,18 @@ class Reopened:
             progress.stage("measuring noise")
             return Replay(made, figures, try_region(self.bench, region, feeds, target, self.precision))
 
-    def compare(self, tensors: Collection[str], progress: Progress = SILENT) -> Iterator[Compared]:
+    def compare(self, tensors: Collection[str], progress: Progress = SILENT) -> Iterator[tuple[str, Compared]]:
         """States of observed tensors, as the run would have found them, one at a time."""
         wanted = [name for name in tensors if name in self.graph.order]
-        policy, noise = self.case.policy, {}
+        noise = {}
         with np.errstate(all="ignore"):
-            if policy.calibrated:
+            if self.case.policy.calibrated:
                 progress.stage("measuring noise")
                 noise = noise_levels(self._golden, self.bench, wanted, self.precision)
             progress.stage("comparing", len(wanted))
             for name, golden in self._golden.stream(wanted):
                 progress.advance()
-                if isinstance(golden, Unavailable):
-                    yield Compared(name, State.UNKNOWN, golden.reason)
-                    continue
-                try:
-                    target = self.target(name)
-                except BisectAlignError as trouble:
-                    yield Compared(name, State.UNKNOWN, str(trouble))
-                    continue
-                if target.shape != golden.shape:
-                    yield Compared(name, State.BAD, f"shape {target.shape}, the golden has {golden.shape}")
-                    continue
-                figures = measure(golden, target)
-                discrete = not is_float(golden.dtype)
-                state, reason = state_of(figures, noise.get(name), policy, self.precision.name, discrete=discrete)
-                yield Compared(name, state, reason, figures)
+                yield name, compared(self.case, name, golden, self.target, noise.get(name), self.precision.name)
 
     def _made(self, tensor: str, progress: Progress) -> Array:
         way = _way_to(self.graph, tensor)

@@ -8,14 +8,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bisect_align.dumps.catalogue import catalogue
-from bisect_align.dumps.convention import AUTO
-from bisect_align.dumps.convention import load as load_convention
 from bisect_align.dumps.entry import Entry, Expect, Role
 from bisect_align.errors import DumpError, UsageError
 from bisect_align.metrics.measure import measure
 from bisect_align.result.repeats import Differing, Repeats
-from bisect_align.session.case import Case
+from bisect_align.session.case import Case, listed
 from bisect_align.session.evidence import Evidence
 
 Array: TypeAlias = NDArray[Any]
@@ -33,8 +30,7 @@ class Repeated:
             if path.resolve() in seen:
                 raise UsageError("is given twice", where=f"--repeat-dump {path}", hint="name another dump of the same run")
             seen.add(path.resolve())
-        convention = None if options.convention == AUTO else load_convention(options.convention)
-        self._entries = [{e.key: e for e in catalogue(path, convention, options.sample).entries} for path in self.dumps]
+        self._entries = [{e.key: e for e in listed(options, path).entries} for path in self.dumps]
         for path, entries in zip(self.dumps, self._entries, strict=True):
             if not entries.keys() & case.entries.keys():
                 raise DumpError("holds no entry of the target's dump", where=str(path), hint="is it a dump of the same run?")

@@ -168,7 +168,7 @@ def python(code: str, **options: Any) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("words", [["--help"], ["demo", "--help"], ["--version"], ["--nonsense"]])
 def test_nothing_heavy_is_imported_before_a_run(words: list[str]) -> None:
-    heavy = ("numpy", "onnx", "onnxruntime", "networkx", "tqdm", "msgspec")
+    heavy = ("numpy", "onnx", "onnxruntime", "tqdm", "msgspec")
     code = (
         f"import sys; from bisect_align.cli.main import main; main({words!r}); print([m for m in {heavy!r} if m in sys.modules])"
     )

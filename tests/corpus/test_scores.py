@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_json import options_of
 
 from bisect_align.errors import BisectAlignError
 from bisect_align.result.result import Result, Verdict
@@ -30,7 +31,7 @@ WIDEST_REGION = 25
 
 @dataclass(frozen=True)
 class Case:
-    """One run of the corpus: a bug, its control, or a healthy dump; truth: what case.json says of it."""
+    """One run of the corpus: a bug, its control, or a healthy dump; truth: what case.json says of it. dump: which of its dumps."""
 
     name: str
     folder: Path
@@ -39,21 +40,15 @@ class Case:
     truth: dict[str, Any]
 
     def options(self) -> Options:
-        inputs, twin = self.truth.get("inputs"), self.truth.get("quantised_model")
-        return Options(
-            model=self.folder / self.truth["model"],
-            target_dump=self.folder / self.dump,
-            inputs=self.folder / inputs if inputs else None,
-            quantized_model=self.folder / twin if twin else None,
-        )
+        return options_of(self.folder, self.truth, self.dump)
 
 
 def cases(root: Path) -> Iterator[Case]:
     for file in sorted(root.rglob("case.json")):
         truth = json.loads(file.read_text(encoding="utf-8"))
-        yield Case(truth["name"], file.parent, truth["dump"], truth["expected"] == "fault", truth)
+        yield Case(truth["name"], file.parent, "dump", truth["expected"] == "fault", truth)
         if truth.get("control"):
-            yield Case(f"{truth['name']}/control", file.parent, truth["control"], False, truth)
+            yield Case(f"{truth['name']}/control", file.parent, "control", False, truth)
 
 
 def corpus() -> list[Case]:

@@ -28,9 +28,9 @@ def command_of(case: Path, out: Path) -> list[str]:
     return words
 
 
-def result_of(case: Path, out: Path) -> Path:
-    """Run a case; the folder of its result."""
-    assert main(command_of(case, out)) in (0, 1)
+def result_of(case: Path, out: Path, *more: str) -> Path:
+    """Run a case, with more words of the command line; the folder of its result."""
+    assert main([*command_of(case, out), *more]) in (0, 1)
     return out
 
 

@@ -48,13 +48,14 @@ def test_values_are_those_that_the_run_measured(case: Path, tmp_path: Path) -> N
         assert replay.score is not None
 
 
-def test_states_are_those_of_the_run(tmp_path: Path) -> None:
-    folder = result_of(POOL, tmp_path)
+@pytest.mark.parametrize("asked", ["", "--policy=classic", "--policy=classic --threshold=histogram=0.01"])
+def test_states_are_those_of_the_run(asked: str, tmp_path: Path) -> None:
+    folder = result_of(POOL, tmp_path, *asked.split())
     result = read(folder)
     run = Reopened(result, options_of(result, folder))
-    known = {row.name: row.state for row in result.tensors if row.accumulated is not None}
-    assert {State.GOOD, State.BAD} <= set(known.values())
-    assert {one.tensor: one.state for one in run.compare(list(known))} == known
+    known = {row.name: (row.state, row.reason) for row in result.tensors if row.accumulated is not None}
+    assert {State.GOOD, State.BAD} <= {state for state, _ in known.values()}
+    assert {tensor: (one.state, one.reason) for tensor, one in run.compare(list(known))} == known
 
 
 def test_the_golden_replay_of_a_region_is_the_golden(tmp_path: Path) -> None:

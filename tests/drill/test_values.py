@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from bisect_align.drill import values as values_module
 from bisect_align.drill.navigation import Side
 from bisect_align.drill.pictures import along, chosen, curve, elements, heat, histogram, numbers, short, spot_of
-from bisect_align.drill.values import moved, plane, pooled, stepped, survey, turns
+from bisect_align.drill.planes import moved, plane, pooled, stepped, turns
+from bisect_align.drill.values import survey
 from bisect_align.result.result import State
 
 Array = NDArray[Any]

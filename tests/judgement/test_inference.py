@@ -109,6 +109,23 @@ def test_whole_numbers_all_the_way_do_not_make_a_run_int8() -> None:
     assert (got.precision.name, got.fitted) == ("fp32", True)
 
 
+def test_coarse_matrix_products_are_heard_among_many_others() -> None:
+    """Two of three, and the rest of the net computes in fp32: most of a family speaks for it."""
+    nodes, x = [], "x"
+    for k in range(3):
+        nodes.append(node("MatMul", f"{x} w{k}", f"m{k}"))
+        nodes += [
+            node("Sigmoid", f"m{k}", f"t{k}a"),
+            *(node("Tanh", f"t{k}{a}", f"t{k}{b}") for a, b in ("ab", "bc", "cd", "de")),
+        ]
+        x = f"t{k}e"
+    weights = {f"w{k}": normal(40 + k, 24, 24, scale=0.3) for k in range(3)}
+    model, inputs = model_of(nodes, {"x": (8, 24)}, weights=weights), {"x": normal(43, 8, 24)}
+    coarse: dict[str, Fault] = {f"m{k}": lambda y, k=k: y + 0.03 * y.std() * normal(k, *y.shape) for k in range(2)}
+    got = inferred(model, inputs, run_target(model, inputs, "exact", coarse))
+    assert got.precision.name == "int8" or not got.fitted
+
+
 def test_only_candidates_are_considered() -> None:
     target = run_target(NET, INPUTS, "int8")
     got = inferred(NET, INPUTS, target, tuple(PRECISIONS[p] for p in ("fp32", "fp16")))

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from bisect_align.model.dtypes import elem_type, is_float, is_half, numpy_dtype
+from bisect_align.model.dtypes import elem_type, is_float, numpy_dtype
 
 
 @pytest.mark.parametrize("kind", [v for k, v in onnx.TensorProto.DataType.items() if k != "UNDEFINED"])
@@ -32,10 +32,3 @@ def test_floats(dtype: type) -> None:
 @pytest.mark.parametrize("dtype", [np.int8, np.bool_, np.uint64, np.complex64, ml_dtypes.int4, object, None])
 def test_no_floats(dtype: type | None) -> None:
     assert not is_float(dtype)
-
-
-def test_halves() -> None:
-    assert is_half(np.float16)
-    assert is_half(ml_dtypes.bfloat16)
-    assert not is_half(np.float32)
-    assert not is_half(None)

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from case_json import options_of
 
 from bisect_align.repro import alone
 from bisect_align.repro.chosen import chosen
 from bisect_align.repro.write import write
-from bisect_align.session.options import Options
 from bisect_align.session.reopen import Reopened
 from bisect_align.session.run import run
 
@@ -46,15 +46,6 @@ def cases() -> Iterator[tuple[str, dict[str, Any]]]:
         yield file.parent.name, json.loads(file.read_text(encoding="utf-8"))
 
 
-def options_of(name: str, truth: dict[str, Any], dump: str = "dump") -> Options:
-    inputs = truth.get("inputs")
-    return Options(
-        model=BUGS / name / truth["model"],
-        target_dump=BUGS / name / truth[dump],
-        inputs=BUGS / name / inputs if inputs else None,
-    )
-
-
 def script(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, str(folder / "repro.py"), *map(str, words)], capture_output=True, text=True, check=False
@@ -63,7 +54,7 @@ def script(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(("name", "truth"), list(cases()), ids=lambda value: value if isinstance(value, str) else "")
 def test_a_bug_becomes_a_case_that_shows_it(name: str, truth: dict[str, Any], tmp_path: Path) -> None:
-    options = options_of(name, truth)
+    options = options_of(BUGS / name, truth)
     result = run(options)
     if not result.culprits:
         pytest.skip("the run names no culprit")
@@ -82,14 +73,14 @@ def test_a_bug_becomes_a_case_that_shows_it(name: str, truth: dict[str, Any], tm
 @pytest.mark.parametrize("minimize", [False, True])
 def test_a_mended_target_agrees(name: str, minimize: bool, tmp_path: Path) -> None:
     truth = dict(cases())[name]
-    options = options_of(name, truth)
+    options = options_of(BUGS / name, truth)
     result = run(options)
     opened = Reopened(result, options)
     ((_, culprit),) = chosen(opened, result)
     made = write(opened, result, culprit, tmp_path / "case", minimize=minimize)
     assert made.verified, made.text
     assert script(made.folder).returncode == 1
-    mended = options_of(name, truth, "control")
+    mended = options_of(BUGS / name, truth, "control")
     value = Reopened(run(mended), mended).target(culprit.region.output)
     if minimize:
         assert culprit.introduced.worst is not None
