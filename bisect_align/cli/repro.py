@@ -29,7 +29,8 @@ def repro(
     """Cut operators out as cases that stand alone: the culprits of a result, or every operator of a model.
 
     repro RESULT [--tensor T] [--context N] [--minimize] -o DIR: a folder a culprit, with model, inputs, golden, the target's output
-    and a script that runs with numpy and onnxruntime alone. Exit code: 0 all show the failure of the run, 1 one does not, 2 trouble.
+    and a script that runs with numpy and onnxruntime alone. Exit code: 0 all show the failure of the run (or a tensor of your choice,
+    that nobody accuses, is healthy), 1 one does not, or the dump is another by now, 2 trouble.
 
     repro MODEL --all [--distinct] [--inputs PATH] -o DIR: a folder an operator, with real and edge-value inputs and their goldens,
     to try a target before the model itself; the command compare judges what it returns.
@@ -66,6 +67,10 @@ def repro(
     from bisect_align.result.files import read
     from bisect_align.session.reopen import Reopened
 
+    if context < 0:
+        raise UsageError(f"{context} is no number of neighbours", where="--context", hint="0 or more")
+    if all and (tensor is not None or minimize or context):
+        raise UsageError("--tensor, --context and --minimize are for a result", where="--all", hint="repro RESULT, without --all")
     if all:
         return _every(source, out, inputs, distinct=distinct, quiet=quiet)
     if source.suffix == ".onnx" or distinct or inputs is not None:

@@ -24,6 +24,8 @@ def run_and_print(
 
     out = options.out or OUT
     check(out)  # before the work, not after it
+    if repro is not None:
+        check(repro / "case")
     bar = progress(quiet=quiet)
     try:
         result = run(options, bar)

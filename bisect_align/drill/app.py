@@ -43,9 +43,13 @@ from bisect_align.session.progress import Progress
 
 T = TypeVar("T")
 
-HINT = "Enter goes to a tensor, 1-4 change the view, : takes a command"
-VALUES_HINT = "arrows move, [ ] next slice, v golden/target/error, t other axes, w worst"
-VIEWS = ("graph", "tensors", "values", "proof")
+HINTS = {
+    "graph": "Enter goes to a tensor, 1-4 change the view, : takes a command",
+    "tensors": "Enter goes to a tensor, / filters, s sorts, 1-4 change the view",
+    "values": "arrows move, [ ] next slice, v golden/target/error, t other axes, w worst",
+    "proof": "arrows scroll, r replays the region, e writes it as a case, 1-4 change the view",
+}
+VIEWS = tuple(HINTS)
 # Commands whose words are worth a window; the others only move.
 _READ = {"why", "replay", "cut", "mark", "extract", "budget", "help", "worst"}
 THEME = Theme(
@@ -140,7 +144,7 @@ class DrillApp(App[None]):
         self.theme = THEME.name
         self.query_one("#tabs", Tabs).can_focus = False
         self.query_one(GraphView).focus()
-        self.say(self.start.note or HINT, bool(self.start.note))
+        self.say(self.start.note or HINTS[VIEWS[0]], bool(self.start.note))
         self.call_after_refresh(self.refresh_views)
         self._work("opening the run", self.start.open, self._opened)
 
@@ -255,12 +259,14 @@ class DrillApp(App[None]):
 
     def _opened(self, desk: Desk) -> None:
         self.desk = desk
-        self.say(f"values cannot be had: {desk.missing}" if desk.run is None else self.start.note or HINT, desk.run is None)
+        self.say(
+            f"values cannot be had: {desk.missing}" if desk.run is None else self.start.note or HINTS[self.view], desk.run is None
+        )
         self.refresh_views()
 
     def _seen(self, sight: Sight) -> None:
         self.sight = sight
-        self.say(sight.trouble or VALUES_HINT, bool(sight.trouble))
+        self.say(sight.trouble or HINTS[self.view], bool(sight.trouble))
         self.refresh_views()
 
     # --- keys ------------------------------------------------------------------------------------------------------------------
@@ -272,6 +278,8 @@ class DrillApp(App[None]):
         self.query_one("#views", ContentSwitcher).current = name
         focus: dict[str, type[Widget]] = {"graph": GraphView, "tensors": DataTable, "values": ValueView, "proof": ProofView}
         self.query_one(focus[name]).focus()
+        if not self.busy:
+            self.say(HINTS[name])
         self.call_after_refresh(self.refresh_views)
 
     def action_worst(self) -> None:
@@ -328,6 +336,7 @@ class DrillApp(App[None]):
         elif self.view == "tensors":
             self.query_one("#filter", Input).value = ""
             self.query_one(DataTable).focus()
+            self.stand(replace(self.position, query=""))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The command palette: every command that needs no further word."""

@@ -20,7 +20,7 @@ from bisect_align.drill.pictures import DIM, STYLES, chosen, elements
 from bisect_align.drill.planes import inside, plane, turns
 from bisect_align.drill.research import again, between
 from bisect_align.drill.wording import answer, around, budget, fact, lines_of, verdict, where, why
-from bisect_align.errors import UsageError
+from bisect_align.errors import OutputError, UsageError
 from bisect_align.judgement.judge import CONVICT
 from bisect_align.report.figures import number, phrase
 from bisect_align.result.result import State
@@ -266,7 +266,10 @@ def _searched(position: Position, desk: Desk, found: Answer, head: Text) -> Outc
 def _extract(position: Position, desk: Desk, words: Words) -> Outcome:
     if desk.extract is None:
         raise UsageError(f"no case can be written: {desk.missing or 'this result has none to cut from'}")
-    said = desk.extract(position.tensor, position.reach, Path(words[0]) if words else None)
+    try:
+        said = desk.extract(position.tensor, position.reach, Path(words[0]) if words else None)
+    except OutputError as error:  # its hint names an option of the command line
+        raise OutputError(error.what, where=error.where, hint="name another folder: extract DIR") from error
     return Outcome(position, Text(said))
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from bisect_align.drill.navigation import Position, Side
-from bisect_align.drill.pictures import along, chosen, elements, heat, histogram, legend, numbers, spot_of
+from bisect_align.drill.pictures import along, along_title, chosen, elements, heat, histogram, legend, numbers, spot_of
 from bisect_align.drill.planes import Plane
 from bisect_align.drill.terrain import Terrain
 from bisect_align.drill.values import Survey, is_numeric, survey
@@ -100,7 +100,7 @@ def shown(position: Position, terrain: Terrain, sight: Sight, width: int = 78) -
         ("worst elements: golden → target", elements(sight.found, cut.element, 8)),
         (f"{position.side} in {cut.title}, largest magnitude of each cell", picture),
         (f"{position.side} around {list(cut.element)}, * is off", numbers(values, cut, off, 8, width)),
-        (f"rms error along axis {axis}", along(sight.found, axis, 8, 60)),
+        (along_title(axis), along(sight.found, axis, 8, 60)),
         ("elements by size of their error", histogram(sight.found, 8, 60)),
     )
     for title, body in parts:

@@ -95,7 +95,7 @@ def bar(share: float, width: int) -> str:
 def along(found: Survey, axis: int | None, rows: int, width: int) -> Text:
     """The rms error by index of an axis, one bar an index; where they do not fit, the largest ones in order of their index."""
     if axis is None:
-        return Text("no error along any axis", DIM)
+        return Text(_even(found), DIM)
     rms = found.along[axis]
     fits = rms.size <= rows
     largest = np.argsort(-rms, kind="stable")[: rms.size if fits else rows - 1]
@@ -111,6 +111,19 @@ def along(found: Survey, axis: int | None, rows: int, width: int) -> Text:
         rest = np.delete(rms, shown)
         lines.append(Text(f"      the other {rest.size}: at most {number(float(rest.max()))}", DIM))
     return Text("\n").join(lines)
+
+
+def along_title(axis: int | None) -> str:
+    return f"rms error along axis {axis}" if axis is not None else "error along the axes"
+
+
+def _even(found: Survey) -> str:
+    """What there is to say where no axis tells more than the others."""
+    if not found.worst:
+        return "equal"
+    if not found.decades:
+        return "only NaN or Inf"
+    return "spread evenly over all axes" if found.along else "a scalar: all in one value"
 
 
 def histogram(found: Survey, rows: int, width: int) -> Text:

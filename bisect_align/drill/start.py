@@ -51,7 +51,12 @@ class Start:
             run = Reopened(self.result, options)
         except BisectAlignError as missing:
             graph = _graph(self.result, options)
-            return Desk(Terrain(self.result, graph), self.folder, missing=one_line(missing), progress=progress)
+            said = one_line(missing)
+            if graph is not None and (stranger := _stranger(self.result, graph)):
+                graph, said = None, f"{said}; {stranger}"
+            return Desk(Terrain(self.result, graph), self.folder, missing=said, progress=progress)
+        if stranger := _stranger(self.result, run.graph):
+            return Desk(Terrain(self.result), self.folder, missing=stranger, progress=progress)
         return Desk(Terrain(self.result, run.graph), self.folder, run, extract=_extractor(run, self.folder), progress=progress)
 
 
@@ -79,6 +84,20 @@ def _graph(result: Result, options: Options | None) -> Graph | None:
     except BisectAlignError:
         return None
     return model.graph if model.sha256 == result.golden.model_sha256 else None
+
+
+def _stranger(result: Result, graph: Graph) -> str:
+    """One line where a result names tensors that its model does not have: it was edited, and is shown as it is. Else ""."""
+    regions = [*(one.region for one in result.culprits), *(one.region for one in result.suspects)]
+    named = [row.name for row in result.tensors] + [given.name for given in result.inputs]
+    named += [name for region in regions for name in (region.output, *region.boundary)]
+    named += [name for one in result.crossings for name in (one.tensor, *(b.tensor for b in one.boundary))]
+    known = {*graph.order, *graph.inputs, *graph.constants}
+    found = list(dict.fromkeys(name for name in named if name not in known))
+    if not found:
+        return ""
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return f"the result was edited: the model has no tensor {found[0]!r}{more}"
 
 
 def _extractor(run: Reopened, folder: Path) -> Callable[[str, int, Path | None], str]:

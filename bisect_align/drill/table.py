@@ -48,6 +48,9 @@ class TableView(Vertical):
         """Fill the table where it has changed, and put the cursor on the position's tensor."""
         terrain = desk.terrain
         self._seen = position, terrain
+        box = self.query_one("#filter", Input)
+        if not box.has_focus:  # else its user is ahead of the position
+            box.value = position.query
         known = (position.query, position.sort, position.marks, position.learnt, id(terrain), self.size.width)
         if changed := known != self._shown:
             self._shown, self._names = known, listed(position, terrain)

@@ -55,7 +55,7 @@ class Terrain:
     @cached_property
     def observed(self) -> ObservedGraph:
         """The graph condensed to the tensors that the dump holds."""
-        held = [row.name for row in self.result.tensors if row.entry is not None]
+        held = [name for name, row in self.rows.items() if row.entry is not None]
         if self.graph is not None:
             return observe(self.graph, held)
         place = {name: row.order for name, row in self.rows.items()}
@@ -114,9 +114,12 @@ class Terrain:
     def below(self, tensor: str) -> tuple[str, ...]:
         """The nearest observed tensors that are computed from this one, in topological order."""
         if self.graph is None:
-            return self.observed.children.get(tensor) or tuple(t for t in self.observed.order if tensor in self.above(t))
+            found = {*self.observed.children.get(tensor, ()), *(t for t in self.observed.order if tensor in self.above(t))}
+            if tensor in self.culprits:
+                found.update(name for name in self.culprits[tensor].certificate.by if name in self.rows)
+            return tuple(sorted(found, key=lambda name: self.rows[name].order))
         held, seen = set(self.observed.order), {tensor}
-        found: set[str] = set()
+        found = set()
         waiting = [tensor]
         while waiting:
             for index in self.graph.consumers.get(waiting.pop(), ()):

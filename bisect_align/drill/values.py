@@ -82,7 +82,7 @@ def survey(golden: Array, target: Array, count: int = WORST) -> Survey:
         raise ValueError(f"shapes differ: golden {golden.shape}, target {target.shape}")
     if not (is_numeric(golden) and is_numeric(target)):
         raise ValueError(f"{golden.dtype} and {target.dtype} are no numbers to look at")
-    shape = golden.shape or (1,)
+    axes, shape = golden.ndim, golden.shape or (1,)
     golden, target = golden.reshape(shape), target.reshape(shape)
     sums = [np.zeros(size) for size in shape]
     counts = [np.zeros(size) for size in shape]
@@ -103,9 +103,9 @@ def survey(golden: Array, target: Array, count: int = WORST) -> Survey:
             worst = _larger(worst, gaps, start * math.prod(shape[1:]), count)
     elements = (np.unravel_index(at, shape) for _, at in worst)
     places = [tuple(int(i) for i in index) for index in elements]
-    found = tuple(Element(place, float(real(golden[place])), float(real(target[place]))) for place in places)
+    found = tuple(Element(place[:axes], float(real(golden[place])), float(real(target[place]))) for place in places)
     along = tuple(np.sqrt(total / np.maximum(n, 1)) for total, n in zip(sums, counts, strict=True))
-    return Survey(found, along, dict(sorted(decades.items(), reverse=True)), equal, odd)
+    return Survey(found, along[:axes], dict(sorted(decades.items(), reverse=True)), equal, odd)
 
 
 def _blocks(golden: Array, target: Array) -> Iterator[tuple[int, Array, Array]]:

@@ -20,6 +20,7 @@ from bisect_align.drill.pictures import (
     DIM,
     STYLES,
     along,
+    along_title,
     chosen,
     elements,
     heat,
@@ -178,7 +179,7 @@ class ValueView(Horizontal, can_focus=True):
             [
                 Text("worst: golden → target", "bold"),
                 elements(sight.found, cut.element, height - 3 - 2 * each + 1),
-                Text(f"rms error along axis {axis}" if axis is not None else "error", "bold"),
+                Text(along_title(axis), "bold"),
                 along(sight.found, axis, each, 34),
                 Text("elements by size of error", "bold"),
                 histogram(sight.found, each - 1, 34),

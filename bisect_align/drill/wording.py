@@ -14,6 +14,7 @@ from bisect_align.judgement.judge import CONVICT
 from bisect_align.report.figures import number, phrase
 from bisect_align.result.escape import visible
 from bisect_align.result.result import Consumed, Culprit, NodeInfo, Result, State
+from bisect_align.result.words import convicting, count
 from bisect_align.search.answer import Answer, Clean, Crossing
 
 _SHOWN = 6
@@ -89,6 +90,8 @@ def _blamed(terrain: Terrain, culprit: Culprit) -> Iterator[Text]:
     yield fact("2 gave", f"against ONNX Runtime on the same values: {phrase(certificate.replay)}")
     limit = f"a healthy {noise.precision} target introduces {number(noise.expected)} here"
     yield fact("3 noise", f"{limit}: score {number(noise.score)}, convicted above {CONVICT:g}; could hide {number(noise.hides)}")
+    if told := convicting(culprit):
+        yield fact("", told)
     yield fact("4 read by", _consumed(culprit))
     sizes = (("inherited", culprit.inherited), ("introduced", culprit.introduced), ("accumulated", culprit.accumulated))
     yield fact("relative L2", ", ".join(f"{name} {number(f.rel_l2)}" for name, f in sizes if f is not None))
@@ -169,8 +172,11 @@ def budget(result: Result) -> Text:
     """What the run has judged and what it has cost."""
     cost = result.search
     lines = [
-        fact("search", f"{'all regions' if cost.scan else 'bisection'}: {cost.rounds} rounds, {cost.passes} golden passes"),
-        fact("", f"{cost.probes} tensors compared, {cost.replays} replays" + _seconds(result)),
+        fact("search", f"{'all regions' if cost.scan else 'bisection'}: {count(cost.probes, 'tensor')} compared with the golden"),
+        fact(
+            "",
+            f"{count(cost.rounds, 'round')}, {count(cost.passes, 'golden pass')}, {count(cost.replays, 'replay')}{_seconds(result)}",
+        ),
     ]
     if result.target is not None:
         lines.append(fact("precision", f"{result.target.precision} ({result.target.precision_evidence})"))
@@ -179,8 +185,10 @@ def budget(result: Result) -> Text:
             fact("policy", ", ".join((result.policy.name, *(f"{k} {v:g}" for k, v in result.policy.thresholds.items()))))
         )
     if result.coverage is not None:
-        seen = f"{result.coverage.observed} of {result.coverage.tensors} tensors in the dump"
+        seen = f"{result.coverage.observed} of {result.coverage.tensors} tensors matched"
         lines.append(fact("coverage", f"{seen}, {result.coverage.used} of {result.coverage.entries} entries used"))
+    if result.not_judged:
+        lines.append(fact("not judged", f"{count(len(result.not_judged), 'tensor')}, whose regions were not replayed"))
     lines += [fact("warning", text, STYLES[State.UNKNOWN]) for text in result.warnings[:_SHOWN]]
     lines += [fact("next", text) for text in result.next]
     return lines_of(lines)

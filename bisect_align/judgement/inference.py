@@ -25,12 +25,14 @@ FEW = 3  # regions that may be faulty in a small dump without changing the preci
 @dataclass(frozen=True, slots=True)
 class Inferred:
     """precision, how it was found, and whether any precision fitted at all. explains: False where even that precision leaves most
-    regions beyond noise: then names, model or inputs are more likely wrong than that many operators."""
+    regions beyond noise: then names, model or inputs are more likely wrong than that many operators. shown: False where the size of
+    the errors alone speaks for it, and not the numbers in the dump."""
 
     precision: Precision
     evidence: str
     fitted: bool
     explains: bool = True
+    shown: bool = True
 
 
 def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candidates: Sequence[Precision] = LADDER) -> Inferred:
@@ -39,26 +41,31 @@ def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candid
     Regions that only move values say nothing and are left out; so are those that hold nothing but NaN.
     """
     tried: list[str] = []
+    # values may lie on a grid by nature (whole numbers all the way); those of an int8 run do not follow from one another in fp32
+    stepped = INT8 in candidates and on_int8_grid(judge_at(INT8), tensors)
     multiplying = sample([t for t in tensors if judge_at(candidates[0]).multiplies(t)], SAMPLE)
     for precision in candidates:
         judge = judge_at(precision)
         telling = _computed(judge, tensors)
+        stored = _stored_as(judge, telling, precision)
+        if stepped and precision is not candidates[0] and not precision.stepped and not stored:
+            continue
         scores = _scores(judge, telling)
         if not scores:
             return Inferred(precision, "nothing that was compared is computed in floating point", True)
         median = stats.median(scores)
         beyond = sum(v > BEYOND for v in scores)
         tried.append(f"{precision.name}: median {median:.2g}, {beyond} of {len(scores)} beyond noise")
-        if _fits(scores) and not _family_beyond(judge, multiplying):
+        if stepped and precision is INT8:
+            return Inferred(INT8, "; ".join((*tried, "dumped tensors lie on grids of at most 256 levels")), True)
+        # where NaN has spoilt most regions, that is the fault: the few that are left must fit
+        spoilt = 2 * len(scores) < len(telling)
+        if _fits(scores, strict=spoilt) and not _family_beyond(judge, multiplying):
             # so coarse a format explains nearly anything in a few regions, unless something else in this dump speaks for it
             needed = ENOUGH if precision is INT8 else SEVERAL if precision is not candidates[0] else 0
-            sure = len(scores) >= needed or _stored_as(judge, telling, precision)
-            return Inferred(
-                precision, "; ".join(tried) + ("" if sure else f"; too few regions to tell {precision.name} from a fault"), sure
-            )
-        # values may lie on a grid by nature (whole numbers all the way); those of an int8 run do not follow from one another in fp32
-        if precision is candidates[0] and INT8 in candidates and on_int8_grid(judge_at(INT8), tensors):
-            return Inferred(INT8, "; ".join((*tried, "dumped tensors lie on grids of at most 256 levels")), True)
+            sure = len(scores) >= needed or stored
+            doubt = "" if sure else f"; too few regions to tell {precision.name} from a fault"
+            return Inferred(precision, "; ".join(tried) + doubt, sure, shown=stored or precision is candidates[0])
         matrix = _scores(judge, multiplying)
         if len(matrix) >= MATRIX_MIN and _fits(matrix, strict=True):
             evidence = f"; the {len(matrix)} matrix operators fit {precision.name}, others do not"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from bisect_align.golden.protocol import Unavailable
 from bisect_align.judgement.bench import Bench
 from bisect_align.judgement.hypotheses import misfit, tolerated
-from bisect_align.judgement.input_relations import Kind, Relation, after, arrangements, groups, recoded, scaled, solved
+from bisect_align.judgement.input_relations import SAME, Kind, Relation, after, arrangements, groups, recoded, scaled, solved
 from bisect_align.judgement.precision import Precision
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.graph import Node
@@ -214,6 +214,8 @@ def _fitted(scene: _Scene, values: Array, masks: Sequence[Array]) -> tuple[Array
     found = solved([part - zero for part in parts if part is not None], target[told] - zero)
     if found is None or (scene.precision.stepped and (np.abs(found[0] - 1) < UNSCALED).all()):
         return None
+    if not scene.moves and (np.abs(found[1]) < SAME * np.abs(found[0])).all():
+        return None  # a factor alone is what the operator's own alpha, or the scale of its weights, may be
     return found if scene.moves or _channels(scene) >= SHIFTS * len(masks) else None
 
 

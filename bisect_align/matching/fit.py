@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -173,12 +173,14 @@ def compare(values: Array, prediction: Array) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """An entry laid out as a tensor: by which fix, at what residual, with the values. near: see `compare`."""
+    """An entry laid out as a tensor: by which fix, at what residual, with the values. near: see `compare`. otherwise: a layout that
+    the dump has not shown, and under which alone the entry would fit."""
 
     fix: LayoutFix
     residual: float
     values: Array = field(repr=False)
     near: float = np.inf
+    otherwise: str = ""
 
 
 def fit(raw: Array, prediction: Array, votes: Votes, tolerance: Tolerance, *, vote: bool = False) -> Fit | None:
@@ -219,7 +221,8 @@ def fit(raw: Array, prediction: Array, votes: Votes, tolerance: Tolerance, *, vo
         return allowed[0]
     # nothing fits: lay it out as the dump's other entries are, for a fault looks like this
     usual = votes.favourite(key)
-    return next((f for f in allowed if f.fix.label == usual), next((f for f in allowed if f.fix.label == "id"), allowed[0]))
+    laid = next((f for f in allowed if f.fix.label == usual), next((f for f in allowed if f.fix.label == "id"), allowed[0]))
+    return replace(laid, otherwise=best.fix.label) if clear and carries_evidence(best.values) else laid
 
 
 def like_codes(values: Array, prediction: Array) -> tuple[float, int] | None:

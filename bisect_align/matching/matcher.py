@@ -194,16 +194,17 @@ class Matcher:
             return _placed(name, claim, Status.NAME_ONLY, got)
         if got.residual <= tolerance.tie:
             return _placed(name, claim, Status.ALIAS if moved else Status.NAMED, got)
-        if not moved and claim.rule is not Rule.VALUE and claim.entry not in self.known.consumed:
+        if not moved and claim.rule is not Rule.VALUE:
             place, torn = self._elsewhere(name, predicted, claim, raw, got)
             if torn:
                 self.unknown[name] = self.dropped[claim.entry] = (
                     f"fits {name!r} and, better but not clearly, {place!r} of the same chain"
                 )
                 return None
-            if place is not None:
+            upwards = place is not None and self.graph.order[place] < self.graph.order[name]
+            if place is not None and not (upwards and claim.entry in self.known.consumed):
                 self._move(claim, name, place)
-                if claim.entry in self.upwards:  # an operator that was left out looks like this: what was computed from it tells
+                if upwards:  # an operator that was left out looks like this: what was computed from it tells
                     self.pending.seen[name] = observation(name, claim, Status.UNSUPPORTED, got)
                 return None
         if got.residual <= tolerance.fits:

@@ -36,7 +36,8 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """tensor: where the entry was put; claim: what its name said. residual: relative L2 from the prediction."""
+    """tensor: where the entry was put; claim: what its name said. residual: relative L2 from the prediction. otherwise: the layout
+    under which alone the entry would fit, where the dump has not shown it: that, or a fault that reorders."""
 
     tensor: str
     claim: Claim
@@ -45,6 +46,7 @@ class Observation:
     fix: LayoutFix | None
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
+    otherwise: str = ""
 
     @property
     def supported(self) -> bool:
@@ -66,7 +68,7 @@ class Observation:
 
 def observation(tensor: str, claim: Claim, status: Status, got: Fit) -> Observation:
     """The observation that a fit amounts to."""
-    return Observation(tensor, claim, status, got.residual, got.fix, got.values.dtype, got.values.shape)
+    return Observation(tensor, claim, status, got.residual, got.fix, got.values.dtype, got.values.shape, got.otherwise)
 
 
 class Observations:

@@ -73,14 +73,17 @@ def _origin(source: Path | ModelProto | None, graph: Graph) -> Graph:
 
 def _through_graphsurgeon(model: ModelProto) -> ModelProto:
     import onnx_graphsurgeon  # slow to import, and needed for nothing else
+    from onnx_graphsurgeon.logger.logger import G_LOGGER
 
     # Functions go past it: it would write them anew, and nothing in them changes.
     functions = list(model.functions)
     model.ClearField("functions")
     try:
-        surgeon = onnx_graphsurgeon.import_onnx(model)
-        surgeon.cleanup(remove_unused_graph_inputs=False).toposort()
-        made: ModelProto = onnx_graphsurgeon.export_onnx(surgeon, do_type_check=False, opset_imports=list(model.opset_import))
+        # it prints to standard output, where JSON may be; what is critical it raises as well
+        with G_LOGGER.suppress(G_LOGGER.CRITICAL + 1):
+            surgeon = onnx_graphsurgeon.import_onnx(model)
+            surgeon.cleanup(remove_unused_graph_inputs=False).toposort()
+            made: ModelProto = onnx_graphsurgeon.export_onnx(surgeon, do_type_check=False, opset_imports=list(model.opset_import))
     except Exception as error:  # a foreign library over a foreign model: whatever it is, the user gets one line
         raise ModelError(
             f"onnx-graphsurgeon cannot cut the region: {one_line(error)}", where=model.graph.output[0].name

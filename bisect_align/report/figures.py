@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect_align.metrics.distributions import bins_of
 from bisect_align.result.result import Figures
+from bisect_align.result.words import count
 
 
 def number(value: float | None) -> str:
@@ -41,4 +43,6 @@ def distributions(figures: Figures) -> str:
         "Top-1": figures.top1,
         "Top-5": figures.top5,
     }
-    return ", ".join(f"{name} {number(value)}" for name, value in named.items() if value is not None)
+    coarse = f" ({count(bins_of(figures.elements), 'bin')})" if figures.histogram == 0 and not figures.exact else ""
+    told = {"histogram distance": coarse}
+    return ", ".join(f"{name} {number(value)}{told.get(name, '')}" for name, value in named.items() if value is not None)

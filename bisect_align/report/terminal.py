@@ -29,6 +29,7 @@ from bisect_align.result.result import (
     Suspect,
     Verdict,
 )
+from bisect_align.result.words import convicting, count
 
 _STYLES = {Verdict.FAULT: "bold red", Verdict.ALIGNED: "bold green"}
 _SHOWN = 5  # lines of a list before "and n more": result.json holds them all
@@ -80,7 +81,7 @@ def _parts(result: Result) -> Iterator[RenderableType]:
         yield from _section("Coverage", _coverage(result.coverage))
     yield from _section("Run", _run(result))
     if result.not_judged:
-        yield from _section("Not judged", _list(_not_judged(result)))
+        yield from _section("Not judged by replay", _list(_not_judged(result)))
     if result.warnings:
         yield from _section("Warnings", _list(result.warnings))
     if result.next:
@@ -116,7 +117,8 @@ def _culprit(culprit: Culprit) -> RenderableType:
     noise = culprit.noise
     hides = f"could hide a relative error of {number(noise.hides)}"
     explains = f"a healthy {noise.precision} target introduces {number(noise.expected)} here and {hides}"
-    facts.append(("noise", _plain(f"score {number(noise.score)} (convicted above {_CONVICTED}): {explains}")))
+    told = f"; {said}" if (said := convicting(culprit)) else ""
+    facts.append(("noise", _plain(f"score {number(noise.score)} (convicted above {_CONVICTED}): {explains}{told}")))
     facts.append(("fed with", _boundary(culprit.certificate.boundary)))
     facts.append(
         ("replay", _plain(f"target against the node run by ONNX Runtime on these: {phrase(culprit.certificate.replay)}"))
@@ -213,7 +215,7 @@ def _accumulation(sums: Accumulation) -> RenderableType:
 
 def _repeats(repeats: Repeats) -> RenderableType:
     facts = [("dumps", f"{len(repeats.dumps)} more of this run: {_some(repeats.dumps)}")]
-    told = f"{repeats.compared} tensors compared bit for bit, {len(repeats.differing)} differ"
+    told = f"{count(repeats.compared, 'tensor')} compared bit for bit, {len(repeats.differing)} differ"
     facts.append(("tensors", told + (f"; not compared: {_some(list(repeats.not_compared))}" if repeats.not_compared else "")))
     facts.append(("inputs", repeats.inputs))
     if repeats.begins:
@@ -268,8 +270,8 @@ def _crossings(result: Result) -> RenderableType:
 
 
 def _coverage(coverage: Coverage) -> RenderableType:
-    rules = ", ".join(f"{count} by {rule}" for rule, count in sorted(coverage.by_rule.items(), key=lambda item: -item[1]))
-    seen = f"{coverage.observed} of {coverage.tensors} compared" + (f" ({rules})" if rules else "")
+    rules = ", ".join(f"{amount} by {rule}" for rule, amount in sorted(coverage.by_rule.items(), key=lambda item: -item[1]))
+    seen = f"{coverage.observed} of {coverage.tensors} matched" + (f" ({rules})" if rules else "")
     seen += f"; {coverage.not_dumped} not in the dump, {coverage.ambiguous} ambiguous"
     facts = [("tensors", seen), ("entries", f"{coverage.used} of {coverage.entries} used")]
     named = {"unmatched": coverage.unmatched, "colliding": coverage.colliding, "unreadable": coverage.unreadable}
@@ -283,10 +285,12 @@ def _run(result: Result) -> RenderableType:
     facts: list[tuple[str, str]] = []
     if result.golden:
         upcast = ", up-cast to float32" if result.golden.upcast else ""
-        facts.append(("golden", f"{result.golden.source}: {result.golden.model} ({result.golden.nodes} nodes{upcast})"))
+        facts.append(("golden", f"{result.golden.source}: {result.golden.model} ({count(result.golden.nodes, 'node')}{upcast})"))
     if result.target:
         evidence = f" ({result.target.precision_evidence})" if result.target.precision_evidence else ""
-        facts.append(("target", f"{result.target.dump}, {result.target.entries} entries, {result.target.precision}{evidence}"))
+        facts.append(
+            ("target", f"{result.target.dump}, {count(result.target.entries, 'entry')}, {result.target.precision}{evidence}")
+        )
     for given in result.inputs[:_SHOWN]:
         shape = "x".join(map(str, given.shape)) or "scalar"
         checked = f"; the dump's copy: {phrase(given.checked)}" if given.checked else ""
@@ -296,8 +300,8 @@ def _run(result: Result) -> RenderableType:
         facts.append(("policy", result.policy.name + limits))
     cost = result.search
     mode = "all regions" if cost.scan else "bisection"
-    done = {"round": cost.rounds, "golden pass": cost.passes, "probe": cost.probes, "replay": cost.replays}
-    rounds = f"{mode}: " + ", ".join(_count(n, thing) for thing, n in done.items())
+    done = f"{count(cost.rounds, 'round')}, {count(cost.passes, 'golden pass')}, {count(cost.replays, 'replay')}"
+    rounds = f"{mode}: {count(cost.probes, 'tensor')} compared with the golden, {done}"
     facts.append(("search", rounds + (f", {result.timing['total']:.1f} s" if "total" in result.timing else "")))
     return _facts([(name, _plain(value)) for name, value in facts])
 
@@ -308,12 +312,7 @@ def _not_judged(result: Result) -> list[str]:
     for item in result.not_judged:
         by_reason.setdefault(item.reason, []).append(item.tensor)
     ordered = sorted(by_reason.items(), key=lambda entry: -len(entry[1]))
-    return [f"{_count(len(tensors), 'tensor')}{f', {reason}' if reason else ''}: {_some(tensors)}" for reason, tensors in ordered]
-
-
-def _count(amount: int, thing: str) -> str:
-    plural = thing + ("es" if thing.endswith("s") else "s")
-    return f"{amount} {thing if amount == 1 else plural}"
+    return [f"{count(len(tensors), 'tensor')}{f', {reason}' if reason else ''}: {_some(tensors)}" for reason, tensors in ordered]
 
 
 def _some(names: Sequence[str]) -> str:

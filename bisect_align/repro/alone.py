@@ -1,9 +1,11 @@
 """Does a target compute this case right? Needs numpy and onnxruntime, nothing else.
 
     python repro.py                            compare the value that the target returned with a golden that is run now
-    python repro.py --target-output FILE       compare another value: .npy, or raw values in the output's own type (once an output)
+    python repro.py --target-output FILE       compare another value: .npy, or raw values in the golden's type or the model's own
+                                               (once an output); flattened ones are read in the golden's shape
     python repro.py --run "CMD {model} {inputs} {outputs}"
-                                               run a target first. {inputs}: a folder with input_0.npy, input_0.pb ...;
+                                               run a target first. {inputs}: a folder with input_0.npy, input_0.pb ... in the
+                                               model's own types (bfloat16, which numpy has not: float32 in .npy);
                                                {outputs}: an empty folder, where CMD leaves output_0.npy ...
     python repro.py --json                     print the figures as JSON
 
@@ -16,6 +18,7 @@ import argparse
 import json
 import math
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -146,26 +149,54 @@ def run_golden(folder: Path, manifest: dict[str, Any]) -> list[Any]:
     return list(session.run([made["name"] for made in manifest["outputs"]], feeds))
 
 
-def read_output(file: Path, like: Any) -> Any:
-    """An array from .npy, or raw values in the golden's type, `shaped` like the golden."""
-    if file.suffix == ".npy":
-        values = np.load(str(file), allow_pickle=False)
-    else:
-        values = np.fromfile(str(file), dtype=like.dtype)
-        if values.size == like.size:
-            values = values.reshape(like.shape)
-    return shaped(values, like)
+def read_output(file: Path, like: Any, half: str = "", *, one: bool = False) -> Any:
+    """An array from .npy, or `raw` values, `shaped` like the golden, also if it is flattened."""
+    values = np.load(str(file), allow_pickle=False) if file.suffix == ".npy" else raw(file, like, half, one=one)
+    return shaped(widened(values) if values.dtype.str == "|V2" else values, like, flat=True)
 
 
-def shaped(values: Any, like: Any) -> Any:
-    """The values in the golden's shape, where only axes of 1 tell the two apart."""
+def raw(file: Path, like: Any, half: str = "", *, one: bool = False) -> Any:
+    """Raw values in the golden's type, or in the half type that the model has instead: their bytes tell which. one: a single value
+    will do. Raises ValueError where they are of neither size."""
+    data = file.read_bytes()
+    for shape in (like.shape, (1,)) if one else (like.shape,):
+        count = math.prod(shape)
+        if len(data) == count * like.itemsize:
+            return np.frombuffer(data, like.dtype).reshape(shape)
+        if half and len(data) == 2 * count:
+            values = np.frombuffer(data, np.float16 if half == "float16" else "V2").reshape(shape)
+            return values if half == "float16" else widened(values)
+    wanted = f"{like.nbytes} ({like.dtype} {list(like.shape)})" + (f" or {2 * like.size} ({half})" if half else "")
+    raise ValueError(f"holds {len(data)} bytes, expected {wanted}")
+
+
+def widened(values: Any) -> Any:
+    """bfloat16, which numpy reads as two nameless bytes, as float32."""
+    return (np.ascontiguousarray(values).view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+
+
+def shaped(values: Any, like: Any, *, flat: bool = False) -> Any:
+    """The values in the golden's shape, where only axes of 1 tell the two apart; flat: or where they are as many in one row."""
     plain = [n for n in values.shape if n != 1] == [n for n in like.shape if n != 1]
-    return values.reshape(like.shape) if plain else values
+    return values.reshape(like.shape) if plain or (flat and values.shape == (like.size,)) else values
 
 
-def run_target(command: str, folder: Path, outputs: Path) -> None:
+def own_inputs(folder: Path, place: Path) -> Path:
+    """The folder with the inputs; of a half-precision model a copy at `place`, whose .npy files have the model's own types."""
+    given = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["inputs"]
+    if not any(entry.get("half") == "float16" for entry in given):
+        return folder / DATA
+    shutil.copytree(str(folder / DATA), str(place), ignore=shutil.ignore_patterns("output_*"))
+    for k, entry in enumerate(given):
+        if entry.get("half") == "float16":
+            with np.errstate(over="ignore"):
+                np.save(str(place / f"input_{k}.npy"), np.load(str(place / f"input_{k}.npy")).astype(np.float16))
+    return place
+
+
+def run_target(command: str, folder: Path, inputs: Path, outputs: Path) -> None:
     """Run the user's command with the three places put in. Raises ValueError where it fails."""
-    places = {"{model}": str(folder / "model.onnx"), "{inputs}": str(folder / DATA), "{outputs}": str(outputs)}
+    places = {"{model}": str(folder / "model.onnx"), "{inputs}": str(inputs), "{outputs}": str(outputs)}
     words = shlex.split(command)
     for name, place in places.items():
         words = [word.replace(name, place) for word in words]
@@ -182,7 +213,11 @@ def compare(folder: Path, files: list[Path | None]) -> dict[str, Any]:
         stored = np.load(str(folder / DATA / f"output_{k}.npy"), allow_pickle=False)
         sigma = np.load(str(folder / f"noise_{k}.npy"), allow_pickle=False)
         file = files[k] if k < len(files) else None
-        target = None if file is None else read_output(file, golden)
+        half, one = made.get("half", ""), "element" in made
+        try:
+            target = None if file is None else read_output(file, golden, half, one=one)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{file}: {error}") from error
         if "element" in made:  # of a small case, the target's value of one element is known
             place = tuple(slice(i, i + 1) for i in made["element"])
             if target is not None:
@@ -233,8 +268,10 @@ def main(words: list[str] | None = None) -> int:
         with tempfile.TemporaryDirectory() as place:
             files = options.target_output
             if options.run:
-                run_target(options.run, folder, Path(place))
-                files = [Path(place) / f"output_{k}.npy" for k in range(count)]
+                outputs = Path(place) / "outputs"
+                outputs.mkdir()
+                run_target(options.run, folder, own_inputs(folder, Path(place) / "inputs"), outputs)
+                files = [outputs / f"output_{k}.npy" for k in range(count)]
                 if not files[0].is_file():
                     raise ValueError("the command left no output_0.npy in {outputs}")
             stored = [folder / f"target_output_{k}.npy" for k in range(count)]

@@ -93,11 +93,11 @@ def _content(opened: Reopened, culprit: Culprit, context: int, above: int) -> Co
         if isinstance(golden, Unavailable):
             raise EngineError(f"has no golden value: {golden.reason}", where=f"tensor {name!r}")
         outputs.append(_expected(opened, replace(area, output=name), feeds, golden, culprit))
-    held = {g.name: g.values for g in inputs} | {e.name: e.golden for e in outputs}
-    for name, values in held.items():
+    arrays = {g.name: g.values for g in inputs} | {e.name: e.golden for e in outputs}
+    for name, values in arrays.items():
         if values.dtype.isbuiltin != 1:
             raise ModelError(f"is {values.dtype}, which .npy files do not hold", where=f"tensor {name!r}")
-    types = {name: TensorType(values.dtype, values.shape) for name, values in held.items()}
+    types = {name: TensorType(values.dtype, values.shape) for name, values in arrays.items()}
     path = opened.case.model.path
     model = cut(path, opened.graph, area, types=types, outputs=names)
     upcast = cut(None, opened.graph, area, types=types, outputs=names) if opened.graph.upcast_from is not None else None
@@ -109,10 +109,12 @@ def _given(opened: Reopened, name: str, culprit: Culprit) -> Given:
     if name in opened.graph.inputs:
         return Given(name, opened.case.inputs.values[name], "input of the model")
     replayed = {b.tensor for b in culprit.certificate.boundary if b.source.startswith("replayed")}
+    row = opened.rows.get(name)
+    if row is not None and row.entry is not None and name not in replayed:
+        return Given(name, held(opened, name), f"the target's own, entry {row.entry!r}")
     try:
         if name not in replayed:
-            row = opened.rows[name]
-            return Given(name, np.asarray(opened.target(name), order="C"), f"the target's own, entry {row.entry!r}")
+            raise KeyError(name)
         above = region(opened.graph, name, _observed(opened))
         feeds = {b: opened.target(b) for b in above.boundary}
         made = opened.case.engine.replay(above.nodes, feeds, [name])[name]
@@ -125,7 +127,7 @@ def _given(opened: Reopened, name: str, culprit: Culprit) -> Given:
 
 def _expected(opened: Reopened, area: Region, feeds: Mapping[str, Array], golden: Array, culprit: Culprit) -> Expected:
     try:
-        target = np.asarray(opened.target(area.output), order="C")
+        target = held(opened, area.output)
     except (DumpError, KeyError):
         target = None
     grid = target if target is not None and target.shape == golden.shape else None
@@ -143,10 +145,22 @@ def _expected(opened: Reopened, area: Region, feeds: Mapping[str, Array], golden
         if np.isfinite(found["score"]) and culprit.noise.score > 0:
             # what its peers showed to be normal for this chip was taken off the certificate's score
             rule["limit"] = CONVICT * float(np.clip(found["score"] / culprit.noise.score, 1.0, CAP_CONV))
-        if found["score"] <= rule["limit"] and found["error"] > 0:
+        if culprit in opened.result.culprits and found["score"] <= rule["limit"] and found["error"] > 0:
             # the judgement that convicted it looks at more than a stand-alone script can
             rule |= {"by": "error", "error": found["error"]}
     return Expected(area.output, golden, target, room.sigma, rule)
+
+
+def held(opened: Reopened, name: str) -> Array:
+    """The target's value of a tensor. Raises KeyError, DumpError that names the file and says what became of it."""
+    try:
+        return np.asarray(opened.target(name), order="C")
+    except DumpError:
+        key = opened.rows[name].entry
+        for problem in opened.case.catalogue.problems:
+            if key and problem.source.as_posix().endswith(key):
+                raise DumpError(problem.reason, where=key, hint="the run could read it") from None
+        raise
 
 
 def _observed(opened: Reopened) -> frozenset[str]:

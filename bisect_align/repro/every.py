@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,7 +23,17 @@ from bisect_align.model.infer import TensorType
 from bisect_align.model.load import Model, load, read
 from bisect_align.model.region import Region
 from bisect_align.repro.edges import edges
-from bisect_align.repro.folder import INDEX, MODEL, SCHEMA_INDEX, UPCAST, put_in_place, safe, write_arrays, write_model
+from bisect_align.repro.folder import (
+    INDEX,
+    MODEL,
+    SCHEMA_INDEX,
+    UPCAST,
+    half_names,
+    put_in_place,
+    safe,
+    write_arrays,
+    write_model,
+)
 from bisect_align.result.files import to_json
 from bisect_align.session.certify import node_info
 from bisect_align.session.inputs import load_inputs
@@ -33,18 +43,20 @@ Array: TypeAlias = NDArray[Any]
 
 LAYOUT = (
     "OUTPUTS/<case>/<set>/output_<k>.npy, for example 0003-Conv/test_data_set_0/output_0.npy "
-    "(or .pb, or .bin with raw values in the golden's own type); what is not returned is listed, not judged"
+    "(or .pb, or .bin with raw values in the golden's type or the model's own); what is not returned is listed, not judged"
 )
 _README = """# Every operator as a case of its own
 
 `index.json` lists the cases. Each folder holds `model.onnx` (one operator, weights inside) and one `test_data_set_<n>` for the real
 inputs and for each kind of edge values: `input_<k>` and golden `output_<k>`, as `.pb` (ONNX backend test) and as `.npy`.
+Of a float16 or bfloat16 model, the `.pb` files are what `model.onnx` takes: they have its own types. The `.npy` files are float32, for
+`model_float32.onnx`, which makes the golden; `half` in `index.json` names the type that they are to be cast to for `model.onnx`.
 
 Run each case on the target and write what it returns to
 
     OUTPUTS/<case>/test_data_set_<n>/output_<k>.npy
 
-(or `.pb`, or `.bin`: raw values in the golden's own type). Then
+(or `.pb`, or `.bin`: raw values in the golden's type or the model's own; flattened or channels last is as well). Then
 
     bisect-align compare THIS_FOLDER OUTPUTS
 
@@ -128,7 +140,7 @@ def _cases(
             continue
         name = f"{node.index:04d}-{safe(node.op)}"
         try:
-            sets = _write(source, node, feeds, outputs, aside / name)
+            halves, sets = _write(source, node, feeds, outputs, aside / name)
         except BisectAlignError as error:
             written.skipped.append((node.label, str(error)))
             continue
@@ -141,13 +153,18 @@ def _cases(
             "op": about.op,
             "domain": about.domain,
             "attributes": about.attributes,
-            "inputs": [{"name": n, "dtype": str(x.dtype), "shape": x.shape} for n, x in feeds.items()],
-            "outputs": [{"name": n, "dtype": str(x.dtype), "shape": x.shape} for n, x in outputs.items()],
+            "inputs": _listed(feeds, halves[: len(feeds)]),
+            "outputs": _listed(outputs, halves[len(feeds) :]),
             "golden_model": MODEL if source.graph.upcast_from is None else UPCAST,
             "sets": sets,
             "same": [],
         }
     return list(found.values())
+
+
+def _listed(values: Mapping[str, Array], halves: Sequence[str]) -> list[dict[str, Any]]:
+    kinds = zip(values.items(), halves, strict=True)
+    return [{"name": n, "dtype": str(x.dtype), "half": half, "shape": x.shape} for (n, x), half in kinds]
 
 
 def _runs(source: _Source, inputs: Mapping[str, Array]) -> Iterator[tuple[Node, dict[str, Any], dict[str, Any]]]:
@@ -196,8 +213,8 @@ def _signature(graph: Graph, node: Node, feeds: Mapping[str, Array], outputs: Ma
 
 def _write(
     source: _Source, node: Node, feeds: Mapping[str, Array], outputs: Mapping[str, Array], place: Path
-) -> list[dict[str, Any]]:
-    """Model and sets of one node; what each set is."""
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """Model and sets of one node; the half types of its inputs and outputs (see half_names), and what each set is."""
     names = tuple(outputs)
     types = {n: TensorType(x.dtype, x.shape) for n, x in (*feeds.items(), *outputs.items())}
     at = source.origin.producer[names[0]]
@@ -218,4 +235,4 @@ def _write(
         data = place / f"test_data_set_{k}"
         write_arrays(data, model, list(ins.values()), list(outs.values()))
         sets.append({"folder": data.name, "kind": kind})
-    return sets
+    return half_names((*model.graph.input, *model.graph.output)), sets

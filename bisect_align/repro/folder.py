@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, numpy_helper
+from onnx import ModelProto, ValueInfoProto, numpy_helper
 
 from bisect_align.errors import ModelError, OutputError
-from bisect_align.model.dtypes import numpy_dtype
+from bisect_align.model.dtypes import is_half_type, numpy_dtype
 from bisect_align.repro.alone import DATA, MANIFEST
 from bisect_align.repro.content import Array, Content
 from bisect_align.result import files
@@ -82,6 +82,12 @@ def write_arrays(folder: Path, model: ModelProto, inputs: Sequence[Array], outpu
             with np.errstate(over="ignore"):
                 kept = np.asarray(array if wanted is None else array.astype(wanted, copy=False), order="C")
             (folder / f"{stem}_{k}.pb").write_bytes(numpy_helper.from_array(kept, info.name).SerializeToString())
+
+
+def half_names(values: Sequence[ValueInfoProto]) -> list[str]:
+    """For each input or output of a model: float16 or bfloat16 where that is its own type (`.npy` then holds float32), else ""."""
+    kinds = [info.type.tensor_type.elem_type for info in values]
+    return [str(numpy_dtype(kind)) if is_half_type(kind) else "" for kind in kinds]
 
 
 def write_words(folder: Path, manifest: Mapping[str, Any], readme: str) -> None:

@@ -89,7 +89,8 @@ def _lines(content: Content, culprit: Culprit, result: Result, trouble: str) -> 
     yield "- `model.onnx`: the operator as the model has it, weights inside"
     if content.upcast is not None:
         yield f"- `{UPCAST}`: the same in float32, which makes the golden (half-precision CPU kernels are noisy themselves); its `.npy`"
-        yield "  values are float32, the `.pb` ones are rounded to the type of `model.onnx`"
+        yield "  values are float32, the `.pb` ones are rounded to the type of `model.onnx`, which takes these"
+        yield "  (with `--run`, the `.npy` ones are float16 too where the model is)"
     yield "- `test_data_set_0/`: inputs and golden outputs, as `.pb` (ONNX backend test) and `.npy`"
     yield "- `target_output_0.npy` …: what the target returned, in the tensor's own layout and unit"
     yield "- `noise_0.npy` …: per element, what rounding explains"

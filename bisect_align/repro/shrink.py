@@ -65,7 +65,7 @@ def _weight(small: Small) -> int:
 
 
 class _Search:
-    """The best case so far, with goldens of its element on real and on other values."""
+    """The best case so far. wanted: goldens of the element in the whole, on real and on other values; now: its golden in this case."""
 
     def __init__(self, small: Small, output: Array) -> None:
         self.small, self.shape, self._left = small, output.shape, TRIES
@@ -75,6 +75,7 @@ class _Search:
         self._wanted = [output[small.at]]
         if other is not None and other.shape == output.shape:
             self._wanted.append(other[small.at])
+        self._now = self._wanted[0]
 
     def improve(self) -> None:
         """One round over all axes."""
@@ -120,7 +121,7 @@ class _Search:
             changed = values.copy()
             changed[place] = moved
             output = self._run_with(name, changed)
-            if output is None or output.shape != self.shape or not _same(output[self.small.at], self._wanted[0]):
+            if output is None or output.shape != self.shape or not _same(output[self.small.at], self._now):
                 return True
         return False
 
@@ -182,7 +183,7 @@ class _Search:
         if at is None:
             return False
         self.small, self.shape, self._others = replace(tried, at=at), output.shape, others
-        self._wanted = [made[at] for made in outputs]
+        self._now = output[at]
         return True
 
 

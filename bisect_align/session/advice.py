@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bisect_align.dumps.convention import AUTO
+from bisect_align.dumps.convention import load as load_convention
 from bisect_align.judgement.conviction import Finding, Ruling
 from bisect_align.judgement.precision import INT8_LEVELS
+from bisect_align.model.operators import QUANTISING
 from bisect_align.model.parameters import never_fed
 from bisect_align.model.region import region
 from bisect_align.result.result import Accumulation, Culprit, Kind, Verdict
+from bisect_align.result.words import count, quoted
 from bisect_align.search.splitting import Split, splits
 from bisect_align.session.golden import value_range
 from bisect_align.session.hunt import Hunt, upwards
 from bisect_align.session.phrases import percent, where
 
 DUMPS = 3  # tensors to dump, in one step
+PAIRED = ("codes", "consumers")  # views of an entry (dumps.entry) that only a quantised model has
+OPTION = "--quantized-model"
 KEPT = 3  # contributors, clamped tensors or lossy regions that are named
 
 
@@ -26,6 +32,7 @@ def advice(hunt: Hunt, name: Verdict, culprits: tuple[Culprit, ...], sums: Accum
 
 
 def _steps(hunt: Hunt, name: Verdict, culprits: tuple[Culprit, ...], sums: Accumulation | None) -> Iterator[str]:
+    yield from _of_twin(hunt)
     yield from _flaky(hunt)
     yield from _of_culprits(hunt, culprits)
     if sums is not None:
@@ -45,6 +52,21 @@ def _steps(hunt: Hunt, name: Verdict, culprits: tuple[Culprit, ...], sums: Accum
 # --- the target ---------------------------------------------------------------------------------------------------------------
 
 
+def _of_twin(hunt: Hunt) -> Iterator[str]:
+    """A dump of a quantised model, by the convention that it bears and the values around quantise/dequantise pairs that it holds."""
+    case = hunt.case
+    quantised = any(node.op in QUANTISING for node in case.model.graph.nodes)
+    if case.options.quantized_model or quantised or not any(e.view in PAIRED for e in case.catalogue.entries):
+        return
+    told = load_convention(case.catalogue.convention if case.options.convention == AUTO else case.options.convention)
+    texts = (told.make.text, told.quantisation.scale if told.quantisation else "")
+    if any(OPTION in text for text in texts):
+        yield (
+            f"Give the quantised model that the target ran with {OPTION}: the dump is one of {told.title}, "
+            "and holds values of quantise/dequantise pairs that this model does not have."
+        )
+
+
 def _flaky(hunt: Hunt) -> Iterator[str]:
     """A target that does not make the same values twice."""
     repeats = hunt.findings.repeats
@@ -55,9 +77,14 @@ def _flaky(hunt: Hunt) -> Iterator[str]:
         return
     first = next((d for d in repeats.differing if d.tensor == repeats.begins), repeats.differing[0])
     size = f"by up to {first.max_abs:.3g}" if first.max_abs is not None else f"({first.reason})"
-    begins = f"it begins at {first.tensor!r}" if repeats.begins else f"the first that was seen is {first.tensor or first.entry!r}"
+    begins = (
+        f"it begins at {quoted(first.tensor)}"
+        if repeats.begins
+        else f"the first that was seen is {quoted(first.tensor or first.entry)}"
+    )
+    differ = "differs" if len(repeats.differing) == 1 else "differ"
     yield (
-        f"Find out why {len(repeats.differing)} tensors differ between runs: {begins}, {size} "
+        f"Find out why {count(len(repeats.differing), 'tensor')} {differ} between runs: {begins}, {size} "
         "(a race, memory that is not initialised, another order of sums)."
     )
 
@@ -70,7 +97,8 @@ def _of_culprits(hunt: Hunt, culprits: tuple[Culprit, ...]) -> Iterator[str]:
         area = hunt.findings.rulings[culprit.region.output].judged.region
         yield from _to_dump(splits(hunt.case.model.graph, [(area.output, area.nodes)], _eligible(hunt), DUMPS))
         if unseen := _unseen_inputs(hunt, culprit):
-            yield f"Make sure that the target ran on this {unseen[0]!r}: the dump holds no copy of it, and a wrong input looks like this."
+            given = f"Make sure that the target ran on this {quoted(unseen[0])}"
+            yield f"{given}: the dump holds no copy of it, and a wrong input looks like this."
     lossy = [c for c in culprits if c.kind is Kind.PRECISION_LOSS]
     for culprit in lossy[:KEPT]:
         yield _keep_exact(hunt, culprit)
@@ -78,7 +106,8 @@ def _of_culprits(hunt: Hunt, culprits: tuple[Culprit, ...]) -> Iterator[str]:
         output = culprit.region.output
         if culprit.kind is Kind.NON_FINITE and "range of float16" in hunt.findings.rulings[output].judged.score.note:
             low, high = hunt.golden.range(output)
-            yield f"Keep {where(culprit)} at {output!r} in fp32, or scale it: the golden spans [{low:.4g}, {high:.4g}], fp16 ends at 65504."
+            kept = f"Keep {where(culprit)} at {quoted(output)} in fp32, or scale it"
+            yield f"{kept}: the golden spans [{low:.4g}, {high:.4g}], fp16 ends at 65504."
     if culprits and not hunt.case.options.scan:
         yield "Run again with --scan to list all culprits."
 
@@ -86,7 +115,7 @@ def _of_culprits(hunt: Hunt, culprits: tuple[Culprit, ...]) -> Iterator[str]:
 def _keep_exact(hunt: Hunt, culprit: Culprit) -> str:
     low, high = hunt.golden.range(culprit.region.output)
     return (
-        f"Keep {where(culprit)} at {culprit.region.output!r} in a higher precision, or change its range: the golden spans "
+        f"Keep {where(culprit)} at {quoted(culprit.region.output)} in a higher precision, or change its range: the golden spans "
         f"[{low:.4g}, {high:.4g}], {culprit.noise.precision} introduces {percent(culprit.introduced.rel_l2)} "
         "(a mask of -10000 that shares a scale with the scores does that)."
     )
@@ -105,13 +134,13 @@ def _of_contributors(sums: Accumulation) -> Iterator[str]:
     before = sums.error
     for at, one in enumerate(sums.contributors[:KEPT]):
         ops = "+".join(one.region.ops)
-        text = f"Keep {ops} at {one.region.output!r} in a higher precision{' as well' if at else ''}: without its error"
-        yield f"{text} ({percent(one.introduced)}) {sums.output!r} is off by {percent(one.together)} instead of {percent(before)}."
+        text = f"Keep {ops} at {quoted(one.region.output)} in a higher precision{' as well' if at else ''}: without its error"
+        yield f"{text} ({percent(one.introduced)}) {quoted(sums.output)} is off by {percent(one.together)} instead of {percent(before)}."
         before = one.together
     if not sums.contributors:
         yield (
             f"Choose a finer precision for the whole run: none of the {sums.tried} largest of {sums.regions} errors above "
-            f"{sums.output!r} matters alone."
+            f"{quoted(sums.output)} matters alone."
         )
 
 
@@ -130,7 +159,7 @@ def _of_clamps(hunt: Hunt, culprits: tuple[Culprit, ...]) -> Iterator[str]:
             found.append((-short / (most - least), tensor, (low, high), (least, most)))
     for _, tensor, (low, high), (least, most) in sorted(found)[:KEPT]:
         yield (
-            f"Widen the calibration range of {tensor!r}: the target ends at [{low:.4g}, {high:.4g}], "
+            f"Widen the calibration range of {quoted(tensor)}: the target ends at [{low:.4g}, {high:.4g}], "
             f"the golden spans [{least:.4g}, {most:.4g}]."
         )
 
@@ -165,7 +194,7 @@ def _of_open_regions(hunt: Hunt) -> Iterator[str]:
         if rulings[tensor].finding is Finding.SUSPECT:
             readers = [n for i in graph.consumers.get(tensor, ()) for n in graph.nodes[i].makes if n in eligible]
             if readers:
-                yield f"Dump {readers[0]!r}: it is computed from {tensor!r}, and shows whether that value was the one read."
+                yield f"Dump {quoted(readers[0])}: it is computed from {quoted(tensor)}, and shows whether that value was the one read."
                 return
 
 
@@ -179,5 +208,5 @@ def _eligible(hunt: Hunt) -> set[str]:
 def _to_dump(found: tuple[Split, ...]) -> Iterator[str]:
     if found:
         first, *others = found
-        rest = f"; then {' and '.join(repr(s.tensor) for s in others)}" if others else ""
-        yield f"Dump {first.tensor!r} too: it splits the region of {first.nodes} nodes (at most {first.left} are left){rest}."
+        rest = f"; then {' and '.join(quoted(s.tensor) for s in others)}" if others else ""
+        yield f"Dump {quoted(first.tensor)} too: it splits the region of {first.nodes} nodes (at most {first.left} are left){rest}."

@@ -10,6 +10,7 @@ import onnx
 
 from bisect_align.golden.opinion import second_opinion
 from bisect_align.golden.protocol import Array, Unavailable
+from bisect_align.judgement.allowance import allowance
 from bisect_align.judgement.conviction import Ruling
 from bisect_align.judgement.hypotheses import NODES_MOST, hypotheses
 from bisect_align.judgement.opinion import witnessed
@@ -31,6 +32,7 @@ from bisect_align.result.result import (
     Symptom,
 )
 from bisect_align.session.hunt import Hunt
+from bisect_align.session.places import place_of
 from bisect_align.session.weights import wrong_weight
 
 
@@ -48,7 +50,7 @@ def culprit(hunt: Hunt, ruling: Ruling) -> Culprit:
         kind=ruling.judged.score.kind or Kind.WRONG_RESULT,
         region=region_info(hunt.case.model.graph, area),
         introduced=introduced,
-        noise=noise_of(hunt, ruling),
+        noise=noise_of(hunt, ruling, _place(hunt, ruling, right, target)),
         certificate=certificate,
         accumulated=_measured(hunt, area.output, golden, target),
         inherited=_measured(hunt, area.output, golden, right),
@@ -93,15 +95,26 @@ def _measured(hunt: Hunt, tensor: str, reference: Array | None, values: Array | 
     return hunt.figures(tensor, reference, values)
 
 
-def noise_of(hunt: Hunt, ruling: Ruling) -> Noise:
+def noise_of(hunt: Hunt, ruling: Ruling, place: str = "") -> Noise:
+    """What noise explains here. place: where the statistic that scores is at its largest, if that is known."""
     score, value = ruling.judged.score, ruling.judged.value
     return Noise(
         expected=score.expected,
         score=value if value is not None else float("nan"),
         precision=hunt.evidence.precision.precision.name,
         hides=ruling.judged.hides,
-        statistic=score.statistic + (f": {score.note}" if score.note else ""),
+        statistic=": ".join(text for text in (score.statistic, place or score.note) if text),
     )
+
+
+def _place(hunt: Hunt, ruling: Ruling, right: Array | None, target: Array) -> str:
+    """The slice or the element that convicts."""
+    score = ruling.judged.score
+    if score.statistic not in ("slice", "peak") or score.note or right is None or right.shape != target.shape:
+        return ""
+    fed = hunt.evidence.court.fed(ruling.tensor, ruling.replaced)
+    room = allowance(hunt.bench, ruling.judged.region, fed, right, hunt.evidence.precision.precision, target)
+    return place_of(score.statistic, right, target, room.sigma)
 
 
 def boundary(hunt: Hunt, name: str, ruling: Ruling) -> BoundaryTensor:

@@ -27,6 +27,7 @@ from bisect_align.model.operators import MOVES, QUANTISING
 from bisect_align.model.parameters import never_fed
 from bisect_align.session.case import CACHE_SHARE, Case, nothing_matched
 from bisect_align.session.golden import GoldenValues, noise_levels
+from bisect_align.session.mapfile import disobeyed
 from bisect_align.session.progress import Progress
 
 # Entries that fitted no prediction, or that of another tensor than they are named after.
@@ -64,6 +65,11 @@ def gather(case: Case, bench: Bench, golden: GoldenValues, progress: Progress) -
     evidence = _weigh(case, bench, golden, matched, observations, progress)
     if not evidence.precision.fitted:
         case.warnings.append(f"the precision is not certain, judged as {evidence.precision.precision.name}")
+    elif not evidence.precision.shown:
+        case.warnings.append(
+            f"judged as {evidence.precision.precision.name} by the size of the errors alone: the dump's numbers are not of that format; "
+            "if the target computes finer, give --precision"
+        )
     return evidence
 
 
@@ -77,6 +83,7 @@ def match_whole(case: Case) -> tuple[Matched, Observations]:
         raise nothing_matched(case, dict(matched.dropped))
     if matched.trouble:
         case.warnings.append(matched.trouble)
+    case.warnings += disobeyed(case.claims, matched, case.entries, case.model.graph)
     return matched, matcher.observations
 
 
@@ -174,7 +181,7 @@ def _weigh(
             t
             for t, o in placed
             # a decorated name that the dump has proven will do for an end of the graph, which nobody reads
-            if o.claim.rule is Rule.VALUE or (o.claim.weak and not o.supported and observed.children[t])
+            if o.claim.rule is Rule.VALUE or o.otherwise or (o.claim.weak and not o.supported and observed.children[t])
         ),
     )
     progress.stage("noise")

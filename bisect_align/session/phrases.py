@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect_align.judgement.conviction import Finding
 from bisect_align.result.result import Consumed, Culprit, Kind, State, Verdict
+from bisect_align.result.words import convicting, quoted
 from bisect_align.session.hunt import Hunt
 
 KINDS = {
@@ -27,7 +28,7 @@ def where(culprit: Culprit) -> str:
     nodes = culprit.region.nodes
     if len(nodes) == 1:
         node = nodes[0]
-        return f"{node.op} {node.name!r}" if node.name else f"{node.op} (node {node.index})"
+        return f"{node.op} {quoted(node.name)}" if node.name else f"{node.op} (node {node.index})"
     ops = culprit.region.ops
     return f"the region of {len(nodes)} nodes ({', '.join(ops[:4])}{', …' if len(ops) > 4 else ''}) that ends"
 
@@ -42,7 +43,7 @@ def compared(hunt: Hunt) -> str:
     parts = [f"{len(known)} of {len(graph.tensors)} tensors were compared"]
     for what, names in (("not in the dump", missing), ("not compared", unknown)):
         if names:
-            parts.append(f"{what}: output {', '.join(map(repr, names[:3]))}")
+            parts.append(f"{what}: output {', '.join(map(quoted, names[:3]))}")
     if left := hunt.unmatched():
         parts.append(
             f"{len(left)} {'entry fits' if len(left) == 1 else 'entries fit'} no tensor and {'was' if len(left) == 1 else 'were'} not heard"
@@ -63,7 +64,7 @@ def _unsteady(hunt: Hunt) -> str:
     if repeats.inputs not in ("equal", "not compared"):
         return f"The dumps given with --repeat-dump are of other inputs ({repeats.inputs})."
     count = len(repeats.differing)
-    begins = f"it begins at {repeats.begins!r}" if repeats.begins else "where it begins is not seen"
+    begins = f"it begins at {quoted(repeats.begins)}" if repeats.begins else "where it begins is not seen"
     return f"The target is not deterministic: {count} tensor{'s differ' if count > 1 else ' differs'} between its runs, {begins}."
 
 
@@ -71,20 +72,20 @@ def _verdict(hunt: Hunt, name: Verdict, culprits: tuple[Culprit, ...]) -> str:
     if name is Verdict.INPUT_MISMATCH:
         return f"The target ran on another input: {_mismatch(hunt)}."
     if name is Verdict.GOLDEN_SUSPECT:
-        return f"The golden dump is suspect: ONNX Runtime agrees with the target at {hunt.findings.golden_suspect[0]!r}."
+        return f"The golden dump is suspect: ONNX Runtime agrees with the target at {quoted(hunt.findings.golden_suspect[0])}."
     if name is Verdict.FAULT:
         return _fault(hunt, culprits)
     if name is Verdict.DUMP_SUSPECT:
         ruling = next(r for r in hunt.findings.rulings.values() if r.finding is Finding.FILE)
         entry = hunt.evidence.matched.placed[ruling.tensor].claim.entry
-        why = f"holds the value of {ruling.holds!r}" if ruling.holds else "is not the value that its consumers read"
-        return f"A file of the dump is suspect, not an operator: {entry!r}, named after {ruling.tensor!r}, {why}."
+        why = f"holds the value of {quoted(ruling.holds)}" if ruling.holds else "is not the value that its consumers read"
+        return f"A file of the dump is suspect, not an operator: {quoted(entry)}, named after {quoted(ruling.tensor)}, {why}."
     beyond = hunt.beyond()
     if name is Verdict.UNDECIDED:
         return sentence(f"{_undecided(hunt, beyond)}; {compared(hunt)}.")
     if name is Verdict.ACCUMULATION:
         return (
-            f"No operator is at fault, but errors accumulate to {_worst(hunt)} at {beyond[0]!r}, "
+            f"No operator is at fault, but errors accumulate to {_worst(hunt)} at {quoted(beyond[0])}, "
             f"more than noise explains or you allow; {compared(hunt)}."
         )
     precision = hunt.evidence.precision.precision.name
@@ -95,13 +96,13 @@ def _mismatch(hunt: Hunt) -> str:
     if (found := hunt.findings.wrong_input) is not None:
         also = f" (so {_do(found.also)} that {'read' if found.also > 1 else 'reads'} it too)" if found.also else ""
         return (
-            f"{found.first!r} follows from {found.tensor!r} {found.relation}{also}: that brings its error from "
+            f"{quoted(found.first)} follows from {quoted(found.tensor)} {found.relation}{also}: that brings its error from "
             f"{percent(found.before)} down to {percent(found.left)}"
         )
     check = next(c for c in hunt.case.checks if c.differs)
-    same = f"; it is {check.tensor!r} {check.relation}" if check.relation else ""
+    same = f"; it is {quoted(check.tensor)} {check.relation}" if check.relation else ""
     return (
-        f"{check.tensor!r} in the dump differs from the one given by {percent(check.figures.rel_l2)} (relative L2){same}; "
+        f"{quoted(check.tensor)} in the dump differs from the one given by {percent(check.figures.rel_l2)} (relative L2){same}; "
         "nothing further was compared"
     )
 
@@ -122,14 +123,21 @@ def _fault(hunt: Hunt, culprits: tuple[Culprit, ...]) -> str:
     if first.kind is Kind.NON_FINITE:
         size = f": {hunt.findings.rulings[first.region.output].judged.score.note}"
     elif first.kind is not Kind.WRONG_SHAPE:
-        introduced, noise = percent(first.introduced.rel_l2), percent(first.noise.expected)
-        size = f": introduced error {introduced}, {first.noise.precision} noise explains {noise}"
+        size = f": {_size(first)}"
     consumed = ", and what follows was computed from it" if first.certificate.consumed is Consumed.YES else ""
     like = 1 + len(first.same_as)
     equal = "" if like == 1 else ", all alike" if like == len(culprits) else f", {like} of them like this one"
     more = f" ({len(culprits)} culprits in all{equal})" if len(culprits) > 1 else ""
     whole = ", the whole model (the dump holds nothing in between)" if _whole(hunt, first) else ""
-    return sentence(f"{subject} at {first.region.output!r}{whole} {KINDS[first.kind]}{size}{consumed}{more}.")
+    return sentence(f"{subject} at {quoted(first.region.output)}{whole} {KINDS[first.kind]}{size}{consumed}{more}.")
+
+
+def _size(culprit: Culprit) -> str:
+    """The figures that convict: the error over all elements, or, where that is no more than noise, the statistic that is."""
+    introduced, expected = percent(culprit.introduced.rel_l2), percent(culprit.noise.expected)
+    if told := convicting(culprit):
+        return f"{told} (over all elements {introduced}, where noise explains {expected})"
+    return f"introduced error {introduced}, {culprit.noise.precision} noise explains {expected}"
 
 
 def _undecided(hunt: Hunt, beyond: tuple[str, ...]) -> str:
@@ -139,9 +147,10 @@ def _undecided(hunt: Hunt, beyond: tuple[str, ...]) -> str:
             "is it the right model, the right input, the right sample, and are the names those of the values?"
         )
     if beyond and (ruling := hunt.findings.rulings.get(beyond[0])) is not None and ruling.finding is Finding.NAME:
-        return f"the entry of {beyond[0]!r} holds the value of {ruling.holds!r}: what lies between was left out, or its name is wrong"
+        holds = f"the entry of {quoted(beyond[0])} holds the value of {quoted(ruling.holds)}"
+        return f"{holds}: what lies between was left out, or its name is wrong"
     if beyond:
-        return f"{beyond[0]!r} is beyond noise, and what the dump holds cannot show where that comes from"
+        return f"{quoted(beyond[0])} is beyond noise, and what the dump holds cannot show where that comes from"
     if not hunt.evidence.precision.fitted:
         return f"the precision of the run is not certain ({hunt.evidence.precision.precision.name} at the finest)"
     return "nothing is beyond noise, but some regions could not be judged"

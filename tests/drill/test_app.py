@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from drill_cases import CULPRIT, POOL, result_of
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from bisect_align.cli.reopen import options_of
 from bisect_align.drill.app import DrillApp
@@ -140,6 +141,21 @@ def test_the_table_is_filtered_and_sorted(folder: Path) -> None:
     drive(folder, play)
 
 
+def test_a_filter_that_is_kept_stands_in_its_box(folder: Path) -> None:
+    async def type_it(app: DrillApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "slash", *"bad")
+
+    async def again(app: DrillApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "2")
+        assert app.query_one("#filter", Input).value == app.position.query == "bad"
+        await press(app, pilot, "escape")
+        assert app.query_one("#filter", Input).value == app.position.query == ""
+
+    drive(folder, type_it)
+    drive(folder, again)
+    assert drive(folder, _nothing).position.query == ""
+
+
 def test_a_long_table_is_a_window_that_moves_with_the_cursor(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bisect_align.drill.table.WINDOW", 5)
 
@@ -152,6 +168,16 @@ def test_a_long_table_is_a_window_that_moves_with_the_cursor(folder: Path, monke
         await pilot.press(*["up"] * 25)
         await press(app, pilot, "enter")
         assert app.position.tensor == "/c1/Conv_output_0"
+
+    drive(folder, play)
+
+
+def test_the_keys_at_the_bottom_are_those_of_the_view(folder: Path) -> None:
+    async def play(app: DrillApp, pilot: Pilot[None]) -> None:
+        for key, said in (("3", "next slice"), ("4", "arrows scroll"), ("2", "/ filters"), ("1", ": takes a command")):
+            await press(app, pilot, key)
+            assert said in shown(app)
+            assert ("next slice" in shown(app)) == (key == "3")
 
     drive(folder, play)
 

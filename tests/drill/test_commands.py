@@ -159,6 +159,14 @@ def test_extract_writes_a_case_that_shows_the_failure(fresh: Path) -> None:
     assert (here / "repro.py").is_file()
 
 
+def test_a_folder_that_cannot_be_written_asks_for_another_by_the_drills_own_words(fresh: Path) -> None:
+    (fresh.parent / "taken").write_text("a file")
+    with pytest.raises(BisectAlignError) as raised:
+        said(f"extract {fresh.parent / 'taken'}", ready(fresh, options_of).open())
+    assert "extract DIR" in raised.value.hint
+    assert "-o" not in raised.value.hint
+
+
 def test_help_names_every_command_and_fits(desk: Desk) -> None:
     text = said("help", desk)
     assert all(re.search(rf"^{name}\b", text, re.MULTILINE) for name in COMMANDS)
@@ -237,6 +245,31 @@ def test_what_is_gone_is_said_and_the_rest_is_shown(gone: str, tmp_path: Path, c
     assert "worst at [0, 7, 9, 9]" in shown
     assert main(["drill", str(folder), "-c", "show"]) == 2
     assert "no values can be had" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stranger", [CULPRIT, "/r1/Relu_output_0", "/res3/Add_output_0", "spec"])
+def test_a_result_that_names_other_tensors_is_shown_as_it_is(
+    stranger: str, fresh: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = fresh / "result.json"
+    file.write_text(file.read_text().replace(f'"{stranger}"', '"edited"'))
+    commands = [f"{name} {word}" for name in ("why", "go", "up", "down", "sort", "find") for word in ("", "edited", "error")]
+    desk = ready(fresh, options_of).open()
+    assert "'edited'" in desk.missing
+    for line in (*commands, "next", "first", "worst tensor", "budget", "widen"):
+        with contextlib.suppress(BisectAlignError):
+            execute(line, ready(fresh, options_of).position, desk)
+    assert main(["drill", str(fresh), "-c", "budget"]) == 0
+    (note,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: ")]
+    assert "the model has no tensor 'edited'" in note
+    assert main(["drill", str(fresh), "-c", "show"]) == 2
+
+
+def test_who_read_the_wrong_value_is_known_without_the_model(folder: Path) -> None:
+    terrain = ready(folder, options_of).closed.terrain
+    by = terrain.culprits[CULPRIT].certificate.by
+    assert by
+    assert set(by) <= set(terrain.below(CULPRIT))
 
 
 def test_a_result_without_a_tensor_or_none_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

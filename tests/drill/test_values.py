@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bisect_align.drill import values as values_module
 from bisect_align.drill.navigation import Side
-from bisect_align.drill.pictures import along, chosen, curve, elements, heat, histogram, numbers, short, spot_of
+from bisect_align.drill.pictures import along, along_title, chosen, curve, elements, heat, histogram, numbers, short, spot_of
 from bisect_align.drill.planes import moved, plane, pooled, stepped, turns
 from bisect_align.drill.values import survey
 from bisect_align.result.result import State
@@ -45,7 +45,7 @@ def test_a_survey_counts_as_one_would_by_hand(pair: tuple[Array, Array], block: 
         g, t = float(golden[index]), float(target[index])
         if not (g == t or (math.isnan(g) and math.isnan(t))):
             gap = abs(t - g)
-            errors[index or (0,)] = gap if math.isfinite(gap) else math.inf
+            errors[index] = gap if math.isfinite(gap) else math.inf
     assert found.equal == golden.size - len(errors)
     assert found.equal + found.odd + sum(found.decades.values()) == golden.size
     order = sorted(errors, key=lambda index: (-errors[index], index))
@@ -53,7 +53,7 @@ def test_a_survey_counts_as_one_would_by_hand(pair: tuple[Array, Array], block: 
     assert [e.error for e in found.worst] == pytest.approx([errors[i] for i in order[:count]])
     finite = [e for e in errors.values() if e < math.inf]
     for axis, rms in enumerate(found.along):
-        assert rms.shape == ((golden.shape or (1,))[axis],)
+        assert rms.shape == (golden.shape[axis],)
         assert bool(rms.any()) == bool(finite)
     assert (found.telling_axis is None) or finite
 
@@ -66,6 +66,24 @@ def test_the_telling_axis_is_the_one_with_the_pattern() -> None:
     assert found.telling_axis == 1
     assert np.flatnonzero(found.along[1]).tolist() == [3]
     assert survey(golden, golden).telling_axis is None
+
+
+@pytest.mark.parametrize(
+    ("golden", "target", "said"),
+    [
+        (np.ones((3, 4)), np.full((3, 4), 1.1), "spread evenly over all axes"),
+        (np.ones((3, 4)), np.ones((3, 4)), "equal"),
+        (np.ones(()), np.full((), 1.1), "a scalar: all in one value"),
+        (np.ones(()), np.ones(()), "equal"),
+        (np.ones((3, 4)), np.full((3, 4), np.nan), "only NaN or Inf"),
+    ],
+)
+def test_an_error_without_a_pattern_is_called_that(golden: Array, target: Array, said: str) -> None:
+    found = survey(golden, target)
+    assert found.telling_axis is None
+    assert along(found, None, 8, 60).plain == said
+    assert "None" not in along_title(found.telling_axis)
+    assert all(element.index == () for element in found.worst if not golden.ndim)
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.bool_, np.uint8, ml_dtypes.bfloat16, np.float16])

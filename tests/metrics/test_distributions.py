@@ -45,21 +45,21 @@ def test_the_divergence_of_two_coins() -> None:
 
 
 def test_disjoint_values_are_as_far_as_can_be_and_finite() -> None:
-    found = full(X, X + 100)
+    found = full(X, X + 100, scores=False)
     assert found.histogram == 1
     assert found.kl is not None
     assert 1 < found.kl < math.inf
 
 
 def test_the_further_the_values_move_the_greater_both_are() -> None:
-    found = [full(X, X + np.float32(shift)) for shift in (0.0, 0.1, 0.5, 2.0)]
+    found = [full(X, X + np.float32(shift), scores=False) for shift in (0.0, 0.1, 0.5, 2.0)]
     assert sorted(f.kl or 0 for f in found) == [f.kl for f in found]
     assert sorted(f.histogram or 0 for f in found) == [f.histogram for f in found]
 
 
 def test_an_order_of_elements_is_not_seen() -> None:
     """A permuted tensor has the same distribution: that is what these figures are blind for."""
-    found = full(X, X[::-1].copy())
+    found = full(X, X[::-1].copy(), scores=False)
     assert (found.kl, found.histogram) == (0, 0)
     assert found.cosine is not None
     assert found.cosine < 0.1
@@ -125,6 +125,24 @@ def test_laws(data: st.DataObject, golden: Array) -> None:
 
 # ---- class scores ----------------------------------------------------------------------------------------------------------
 SCORES = np.array([[0.0, 3, 2, 1, -1, -2, -3, -4], [9.0, 1, 2, 3, 4, 5, 6, 7]])
+
+
+def test_of_class_scores_the_divergence_is_that_of_their_softmax() -> None:
+    """Ten logits have three bins: what 10 % does to them stands in the probabilities, not in the histogram."""
+    golden = np.array([[1.0, 5, 2, 0, -1, 3, 4, -2, 0.5, 1.5]], np.float32)
+    target = golden * np.float32(1.1)
+    p, q = (np.exp(x) / np.exp(x).sum() for x in (golden.astype(np.float64), target.astype(np.float64)))
+    expected = float((p * np.log(p / q)).sum())
+    assert expected > 1e-3
+    assert full(golden, target).kl == pytest.approx(expected, rel=1e-4)
+    assert full(p, q).kl == pytest.approx(expected, rel=1e-4)  # probabilities are taken as they are
+    assert full(golden, golden + np.float32(3)).kl == pytest.approx(0, abs=1e-9)  # which a softmax does not see
+
+
+def test_a_class_that_the_target_gives_no_chance_leaves_the_divergence_finite() -> None:
+    found = full(np.array([[0.5, 0.5, 0]]), np.array([[1.0, 0, 0]])).kl
+    assert found is not None
+    assert 5 < found < 20
 
 
 def test_the_best_class_and_the_five_best() -> None:

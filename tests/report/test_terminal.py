@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from bisect_align.report.figures import number, phrase
+from bisect_align.report.figures import distributions, number, phrase
 from bisect_align.report.terminal import report, text
 from bisect_align.result.escape import visible
 from bisect_align.result.repeats import Differing, Repeats
@@ -47,9 +47,11 @@ def test_every_part_of_the_proof_is_there() -> None:
         "score 6.82e+05",
         "4.8e-07",
         "read by /res3/Add_output_0",
-        "18 of 20 compared (17 by exact, 1 by value)",
+        "18 of 20 matched (17 by exact, 1 by value)",
         "_extra.npy",
         "graph outputs logits",
+        "14 tensors compared with the golden, 2 rounds, 2 golden passes, 3 replays",
+        "Not judged by replay",
         "1 tensor, after the first conviction: logits",
         "2 tensors are not in the dump",
         "Read the attributes",
@@ -119,6 +121,12 @@ def test_phrases() -> None:
     assert phrase(Figures(elements=3, exact=True)) == "equal"
     assert phrase(Figures()) == "not comparable element by element"
     assert "2 new NaN" in phrase(Figures(elements=3, nan_target=3, nan_golden=1))
+
+
+def test_a_histogram_too_coarse_to_see_a_difference_says_how_coarse() -> None:
+    off = Figures(elements=10, kl=0.01, histogram=0.0)
+    assert distributions(off) == "KL 0.01, histogram distance 0 (3 bins)"
+    assert distributions(replace(off, exact=True)) == "KL 0.01, histogram distance 0"
 
 
 def test_equal_culprits_are_shown_once() -> None:

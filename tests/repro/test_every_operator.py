@@ -119,7 +119,7 @@ def test_the_wrong_operator_and_the_missing_one_are_named(tmp_path: Path, capsys
     assert {v.case for v in report.verdicts if v.state is State.MISSING} == {"0005-Add"}
     assert main(["compare", str(place), str(outputs)]) == 1
     said = capsys.readouterr().out
-    assert "wrong       0002-Tanh" in said
+    assert "0002-Tanh (n_t0), t0, real inputs" in said
     assert "0005-Add" in said
 
 
@@ -138,9 +138,166 @@ def test_trouble_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no cases"):
         judge_returned(tmp_path / "empty", place)
     index = json.loads((place / "index.json").read_text())
-    index["cases"][0]["folder"] = "../../secret"
-    (place / "index.json").write_text(json.dumps(index))
-    with pytest.raises(UsageError, match="path"):
-        judge_returned(place, tmp_path / "empty")
+    for name in ("../../secret", ".."):
+        index["cases"][0]["folder"] = name
+        (place / "index.json").write_text(json.dumps(index))
+        with pytest.raises(UsageError, match="path"):
+            judge_returned(place, tmp_path / "empty")
     with pytest.raises(BisectAlignError):
         write_every(tmp_path / "nowhere.onnx", tmp_path / "x")
+
+
+def said(place: Path, outputs: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str, str]:
+    code = main(["compare", str(place), str(outputs), *more])
+    got = capsys.readouterr()
+    return code, got.out, got.err
+
+
+def test_what_cannot_be_read_is_not_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = cases(tmp_path, mixed(2), {"x": normal(1, 8, 24)})
+    outputs = returned(place, tmp_path / "out", lambda case, kind, y: np.zeros(y.shape, np.int32) if "Tanh" in case else y)
+    (outputs / "0000-MatMul" / "test_data_set_0" / "output_0.npy").write_bytes(b"")
+    (outputs / "0001-Add" / "test_data_set_0" / "output_0.npy").write_bytes(b"no header")
+    code, out, _ = said(place, outputs, capsys)
+    assert code == 1
+    assert "16 outputs: holds int32 where the output is float32" in out
+    assert "1 outputs: is empty: " in out
+    assert "0001-Add" in out
+    assert "0 wrong, 18 not readable" in out
+    assert said(place, outputs, capsys, "--json")[0] == 1
+
+
+def test_nothing_judged_is_trouble(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = cases(tmp_path, mixed(1), {"x": normal(1, 8, 24)})
+    outputs = returned(place, tmp_path / "out", lambda case, kind, y: np.zeros(y.shape, np.int32))
+    code, out, err = said(place, outputs, capsys)
+    assert (code, out) == (2, "")
+    assert "32 outputs: holds int32 where the output is float32" in err
+    assert len(err.strip().splitlines()) == 1
+    assert said(place, place, capsys)[0] == 2
+
+
+def test_damaged_cases_are_named_and_the_rest_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = cases(tmp_path, mixed(1), {"x": normal(1, 8, 24)})
+    outputs = returned(place, tmp_path / "out")
+    (place / "0002-Tanh" / "test_data_set_1" / "input_0.npy").write_bytes(b"")
+    (place / "0003-Mul" / "model.onnx").write_bytes(b"\x00")
+    code, out, _ = said(place, outputs, capsys)
+    assert code == 1
+    assert "input_0.npy" in out
+    assert "0003-Mul/model.onnx" in out
+    assert "23 right, 0 wrong, 9 not readable" in out
+    index = json.loads((place / "index.json").read_text())
+    del index["cases"][0]["golden_model"]
+    (place / "index.json").write_text(json.dumps(index))
+    code, out, err = said(place, outputs, capsys)
+    assert code == 2
+    assert "golden_model" in err
+    assert "internal" not in err
+
+
+def halves(kind: int) -> onnx.ModelProto:
+    weights = {"w": normal(1, 8, 8).astype(onnx.helper.tensor_dtype_to_np_dtype(kind))}
+    return model_of([node("MatMul", "x w", "m"), node("Relu", "m", "r")], {"x": (4, 8)}, weights=weights, kind=kind)
+
+
+@pytest.mark.parametrize("kind", [onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16])
+def test_raw_outputs_have_the_golden_type_or_the_models_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: int
+) -> None:
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(kind)
+    place = cases(tmp_path, halves(kind), {"x": normal(3, 4, 8).astype(dtype)})
+    outputs = returned(place, tmp_path / "out")
+    for file in outputs.rglob("*.npy"):
+        values = np.load(file)
+        (values if "Relu" in str(file) else values.astype(dtype)).tofile(file.with_suffix(".bin"))
+        file.unlink()
+    code, out, _ = said(place, outputs, capsys)
+    assert code == 0, out
+    assert "0 wrong, 0 not readable, 0 not returned" in out
+    next(outputs.rglob("*.bin")).write_bytes(bytes(1024))
+    code, out, _ = said(place, outputs, capsys)
+    assert code == 1
+    assert "holds 1024 bytes, expected 128 (float32 [4, 8]) or 64" in out
+    assert "0 wrong, 1 not readable" in out
+
+
+def test_a_model_that_casts_to_half_is_compared(tmp_path: Path) -> None:
+    nodes = [node("Cast", "x", "c", to=onnx.TensorProto.FLOAT16), node("MatMul", "c w", "m"), node("Cast", "m", "y", to=1)]
+    model = model_of(nodes, {"x": (4, 8)}, weights={"w": normal(1, 8, 8).astype(np.float16)})
+    place = cases(tmp_path, model, {"x": normal(3, 4, 8)})
+    assert not states(judge_returned(place, returned(place, tmp_path / "right")))
+    bad = returned(place, tmp_path / "wrong", lambda case, kind, y: y * np.float32(1.1) if "0000" in case else y)
+    assert {(v.case, v.kind) for v in judge_returned(place, bad).wrong} >= {("0000-Cast", "real")}
+
+
+@pytest.mark.parametrize(
+    ("change", "label"),
+    [
+        (lambda y: y.ravel(), "laid out flat"),
+        (lambda y: np.ascontiguousarray(y.transpose(0, 2, 3, 1)), "laid out CL"),
+    ],
+)
+def test_other_layouts_are_right_and_still_wrong_where_a_value_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Array], Array], label: str
+) -> None:
+    place = cases(tmp_path, convolutional(), {"x": normal(1, 1, 3, 10, 8)})
+    outputs = returned(place, tmp_path / "out", lambda case, kind, y: change(y) if y.size > y.shape[1] else y)
+    code, out, _ = said(place, outputs, capsys)
+    assert code == 0, out
+    assert label in out
+
+    def spoilt(case: str, kind: str, y: Array) -> Array:
+        if "0003-Conv" in case and kind == "real":
+            y[0, 1] *= np.float32(1.5)
+        return change(y) if y.size > y.shape[1] else y
+
+    report = judge_returned(place, returned(place, tmp_path / "bad", spoilt))
+    assert {(v.case, v.kind) for v in report.wrong} == {("0003-Conv", "real")}
+
+
+def test_wrong_shapes_that_no_layout_explains_stay_wrong(tmp_path: Path) -> None:
+    model = model_of([node("Transpose", "x", "t", perm=[1, 0]), node("Tanh", "t", "y")], {"x": (4, 6)})
+    place = cases(tmp_path, model, {"x": normal(1, 4, 6)})
+
+    def change(case: str, kind: str, y: Array) -> Array:
+        return np.ascontiguousarray(y.T) if "Transpose" in case else y.reshape(2, 12)  # left out; and no layout of it
+
+    report = judge_returned(place, returned(place, tmp_path / "out", change))
+    assert len(report.wrong) == len(report.verdicts)
+
+
+def test_integers_in_other_types_are_compared_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [node("Cast", "x", "c", to=onnx.TensorProto.INT8), node("Greater", "x z", "g"), node("Abs", "c", "a")]
+    model = model_of(nodes, {"x": (4, 6)}, ["g", "a"], weights={"z": np.float32(0)})
+    place = cases(tmp_path, model, {"x": normal(1, 4, 6, scale=20)})
+    outputs = returned(
+        place, tmp_path / "out", lambda case, kind, y: y.astype(np.float32 if kind == "real" or y.dtype == bool else np.uint8)
+    )
+    code, out, _ = said(place, outputs, capsys)
+    assert code == 1
+    assert "float32 where the output is bool" in out
+    assert "float32 where the output is int8" in out
+    assert "holds uint8 values that int8, the type of the output, does not have" in out
+    assert "0 wrong" in out
+
+
+def test_a_wrong_count_of_exact_inputs_is_wrong(tmp_path: Path) -> None:
+    model = model_of([node("Greater", "x z", "g"), node("NonZero", "g", "n")], {"x": (4, 6)}, weights={"z": np.float32(0)})
+    place = cases(tmp_path, model, {"x": normal(1, 4, 6)})
+    outputs = returned(place, tmp_path / "out", lambda case, kind, y: y[:, 1:] if "NonZero" in case else y)
+    assert {v.case for v in judge_returned(place, outputs).wrong} == {"0001-NonZero"}
+
+
+def test_sets_of_a_case_share_a_line_and_what_was_not_used_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = cases(tmp_path, mixed(1), {"x": normal(1, 8, 24)})
+    outputs = returned(place, tmp_path / "out", lambda case, kind, y: y + np.float32(1) if "Tanh" in case else y)
+    (outputs / "0009-Foo").mkdir()
+    for name in ("0009-Foo/output_0.npy", "0002-Tanh/test_data_set_0/output_7.npy"):
+        (outputs / name).write_bytes(b"")
+    code, out, _ = said(place, outputs, capsys)
+    assert code == 1
+    (line,) = [line for line in out.splitlines() if line.strip().startswith("wrong")]
+    assert "real, zeros, negatives" in line
+    assert "0009-Foo" in out
+    assert "0002-Tanh/test_data_set_0/output_7.npy" in out

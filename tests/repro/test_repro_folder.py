@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -87,6 +88,12 @@ def test_the_script_checks_a_mended_target_and_runs_one(tmp_path: Path) -> None:
     raw = tmp_path / "raw.bin"
     np.load(golden).tofile(raw)
     assert script(made.folder, "--target-output", raw).returncode == 0
+    np.save(tmp_path / "flat.npy", np.load(golden).ravel())
+    assert script(made.folder, "--target-output", tmp_path / "flat.npy").returncode == 0
+    raw.write_bytes(bytes(1024))
+    done = script(made.folder, "--target-output", raw)
+    assert done.returncode == 2
+    assert "holds 1024 bytes, expected" in done.stderr
     target = tmp_path / "target with space.py"
     target.write_text("import shutil, sys\nshutil.copy(sys.argv[2] + '/output_0.npy', sys.argv[3] + '/output_0.npy')\n")
     command = f"'{sys.executable}' '{target}' {{model}} {{inputs}} {{outputs}}"
@@ -160,19 +167,110 @@ def test_a_half_model_keeps_its_type_and_brings_its_golden(tmp_path: Path) -> No
     assert onnx.load(made.folder / "model_float32.onnx").graph.input[0].type.tensor_type.elem_type == TensorProto.FLOAT
     data = made.folder / "test_data_set_0"
     assert (tensor(data / "input_0.pb").dtype, np.load(data / "input_0.npy").dtype) == (half, np.float32)
+    raw = tmp_path / "raw.bin"
+    np.load(data / "output_0.npy").astype(half).tofile(raw)
+    assert script(made.folder, "--target-output", raw).returncode == 0
+    target = tmp_path / "target.py"
+    target.write_text(
+        "import sys, numpy as np, onnxruntime as ort\n"
+        "s = ort.InferenceSession(sys.argv[1], providers=['CPUExecutionProvider'])\n"
+        "feeds = {g.name: np.load(f'{sys.argv[2]}/input_{k}.npy') for k, g in enumerate(s.get_inputs())}\n"
+        "np.save(sys.argv[3] + '/output_0.npy', s.run(None, feeds)[0])\n"
+    )
+    done = script(made.folder, "--run", f"'{sys.executable}' '{target}' {{model}} {{inputs}} {{outputs}}")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_healthy_operator_is_said_to_be_healthy_or_shown_with_its_culprit(tmp_path: Path) -> None:
+def test_a_healthy_operator_is_said_to_be_healthy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seen, result = opened(tmp_path, convolutional(), IMAGE, {"c1": offset(0.5)})
-    far = write(seen, result, chosen(seen, result, "n0")[0][1], tmp_path / "far")
-    assert not far.verified
-    readme = (far.folder / "README.md").read_text()
+    for name in ("n0", "n1"):
+        made = write(seen, result, chosen(seen, result, name)[0][1], tmp_path / name)
+        assert made.verified
+        assert "nobody is accused here: the case shows a healthy operator" in made.sentence
+        readme = (made.folder / "README.md").read_text()
+        assert "NOT REPRODUCED" not in readme
+        assert "Nobody is accused here" in readme
+        assert script(made.folder).returncode == 0
+
+
+def run_here(folder: Path) -> Path:
+    """A run from the command line, whose result lies in out; its dump, a file a tensor."""
+    values = run_target(convolutional(), IMAGE, faults={"c1": offset(0.5)})
+    dump = folder / "dump"
+    dump.mkdir()
+    for name in set(values) - {"x"}:
+        np.save(dump / f"{name}.npy", values[name])
+    words = [str(write_model(folder, convolutional())), "--target-dump", str(dump)]
+    words += ["--inputs", str(write_dump(folder / "inputs.npz", IMAGE)), "-o", str(folder / "out"), "--quiet"]
+    assert main(words) == 1
+    return dump
+
+
+@pytest.mark.parametrize("error", [0.3, 0.45, 1.0])
+def test_a_dump_that_changed_since_the_run_is_not_taken_for_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], error: float
+) -> None:
+    dump = run_here(tmp_path)
+    right = run_target(convolutional(), IMAGE)["c1"]
+    np.save(dump / "c1.npy", offset(error)(right))
+    assert main(["repro", str(tmp_path / "out"), "-o", str(tmp_path / "cases")]) == 1
+    said = capsys.readouterr().out
+    assert "the dump is not what the run read: error 0." in said
+    assert "the run saw 0." in said
+    assert "as in the run" not in said
+    readme = next((tmp_path / "cases").glob("*/README.md")).read_text()
     assert "NOT REPRODUCED" in readme
-    assert "no culprit of the run" in readme
-    near = write(seen, result, chosen(seen, result, "n1")[0][1], tmp_path / "near")
-    assert near.verified
-    assert near.above == 1
-    assert "With what stands above it does" in (near.folder / "README.md").read_text()
+    assert "operator alone" not in readme
+
+
+def test_a_dump_file_that_is_gone_or_damaged_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dump = run_here(tmp_path)
+    whole = {name: (dump / f"{name}.npy").read_bytes() for name in ("c1", "r0")}
+    other = {name: np.load(dump / f"{name}.npy").reshape(-1)[:-5] for name in whole}
+    for name, content in whole.items():
+        file = dump / f"{name}.npy"
+        ways = {
+            "is no longer in the dump": file.unlink,
+            "bytes of values": lambda f=file, c=content: f.write_bytes(c[:-100]),
+            "has another shape": lambda f=file, n=name: np.save(f, other[n]),
+        }
+        for what, spoil in ways.items():
+            spoil()
+            capsys.readouterr()
+            assert main(["repro", str(tmp_path / "out"), "-o", str(tmp_path / "cases")]) == 2
+            (line,) = capsys.readouterr().err.strip().splitlines()
+            assert name in line
+            assert what in line
+            assert not (tmp_path / "cases").exists() or not list((tmp_path / "cases").iterdir())
+            file.write_bytes(content)
+
+
+def test_nothing_foreign_is_printed_among_the_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    kind = np.dtype(ml_dtypes.bfloat16)
+    nodes = [node("MatMul", "x w", "m"), node("Add", "m c", "a"), node("Relu", "a", "r")]
+    weights = {"w": normal(1, 8, 8).astype(kind), "c": normal(2, 8).astype(kind)}
+    path = write_model(tmp_path, model_of(nodes, {"x": (4, 8)}, weights=weights, kind=TensorProto.BFLOAT16))
+    x = {"x": normal(3, 4, 8).astype(kind).astype(np.float32)}
+    values = run_target(load(path).graph, x, "bf16", {"a": offset(1)})
+    dump = write_dump(tmp_path / "dump.npz", {n: values[n] for n in ("m", "a", "r")})
+    words = [str(path), "--target-dump", str(dump), "--inputs", str(write_dump(tmp_path / "inputs.npz", x))]
+    main([*words, "-o", str(tmp_path / "out"), "--repro", str(tmp_path / "cases"), "--json"])
+    assert json.loads(capfd.readouterr().out)["culprits"][0]["repro"]
+
+
+def test_options_that_say_nothing_are_refused(tmp_path: Path) -> None:
+    for words in (["--context", "-1"], ["--all", "--minimize"], ["--all", "--tensor", "t"], ["--all", "--context", "1"]):
+        assert main(["repro", str(tmp_path / "x.onnx"), *words]) == 2
+
+
+def test_a_place_for_repros_that_cannot_be_written_is_told_before_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    words = [str(write_model(tmp_path, convolutional())), "--target-dump", str(write_dump(tmp_path / "dump.npz", IMAGE))]
+    assert main([*words, "-o", str(tmp_path / "out"), "--repro", str(tmp_path / "file")]) == 2
+    assert "is no folder" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_context_takes_the_neighbours_in(tmp_path: Path) -> None:

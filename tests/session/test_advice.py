@@ -160,3 +160,24 @@ def test_equal_culprits_of_a_real_run_are_shown_once() -> None:
 def test_two_faults_of_two_kinds_are_no_group() -> None:
     result = real("ort-two-independent-faults", scan=True)
     assert [c.same_as for c in result.culprits] == [(), ()]
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_the_dump_of_a_quantised_model_asks_for_that_model_first(given: bool) -> None:
+    folder = MODELS / "healthy" / "quark-mnist-int8"
+    truth = json.loads((folder / "case.json").read_text(encoding="utf-8"))
+    result = run(
+        Options(
+            model=folder / truth["model"],
+            target_dump=folder / truth["dump"],
+            inputs=folder / truth["inputs"],
+            quantized_model=folder / "quantized.onnx" if given else None,
+        )
+    )
+    asked = [at for at, step in enumerate(result.next) if "--quantized-model" in step]
+    assert asked == ([] if given else [0])
+
+
+def test_a_dump_of_floats_asks_for_no_quantised_model(tmp_path: Path) -> None:
+    result = run_on(tmp_path, run_target(NET, ROWS, "int8"), ["g1", "g3"])
+    assert not any("--quantized-model" in step for step in result.next)

@@ -136,6 +136,19 @@ def test_an_operator_that_was_left_out_is_no_wrong_name_where_what_follows_was_c
     assert result.culprits[0].certificate.consumed is Consumed.YES
 
 
+def test_channels_last_behind_equal_sizes_in_a_small_dump_accuses_nobody_healthy() -> None:
+    """Two square maps cannot show the order of their axes; the fault lies between them."""
+    weights = {name: normal(seed, 6, 6, 3, 3, scale=0.2) for name, seed in (("w", 5), ("v", 6))}
+    nodes = [node("Conv", "x w", "a", pads=[1, 1, 1, 1]), node("Relu", "a", "r"), node("Conv", "r v", "b", pads=[1, 1, 1, 1])]
+    nodes += [node("GlobalAveragePool", "b", "y")]
+    model, inputs = model_of(nodes, {"x": (1, 6, 6, 6)}, weights=weights), {"x": normal(7, 1, 6, 6, 6)}
+    for faults in ({}, {"r": channel(1)}):
+        values = run_target(model, inputs, "fp16", faults)
+        last = {n: np.ascontiguousarray(values[n].transpose(0, 2, 3, 1)) for n in "ab"} | {"y": values["y"]}
+        result = run_on(model, inputs, last, precision="fp16")
+        assert "a" not in culprits(result)
+
+
 def test_a_table_that_is_computed_from_constants_has_its_operator_named() -> None:
     nodes = [node("Cos", "k", "table"), node("Mul", "x table", "m"), node("Tanh", "m", "y")]
     model, inputs = model_of(nodes, {"x": (8, 24)}, weights={"k": normal(3, 24)}), {"x": normal(4, 8, 24)}
