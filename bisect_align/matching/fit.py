@@ -83,6 +83,10 @@ class Votes:
         rival = counter["id"] if reorders(label) else VOTES_SHARE * max(counter.values())
         return counter[label] >= rival
 
+    def plain(self, key: tuple[int, int]) -> bool:
+        """Has the dump shown that such entries are in the tensor's own order, where another one would fit their shape too?"""
+        return self.counts.get(key, Counter())["id"] >= VOTES_MIN
+
     def doubtful(self) -> list[tuple[tuple[int, int], str]]:
         """Layouts that some entry fits clearly and that are not believed, most votes first."""
         found = [(-n, key, label) for key, c in self.counts.items() for label, n in c.items() if label not in PLAIN]
@@ -222,7 +226,8 @@ def fit(raw: Array, prediction: Array, votes: Votes, tolerance: Tolerance, *, vo
     # nothing fits: lay it out as the dump's other entries are, for a fault looks like this
     usual = votes.favourite(key)
     laid = next((f for f in allowed if f.fix.label == usual), next((f for f in allowed if f.fix.label == "id"), allowed[0]))
-    return replace(laid, otherwise=best.fix.label) if clear and carries_evidence(best.values) else laid
+    doubtful = clear and carries_evidence(best.values) and not votes.plain(key)
+    return replace(laid, otherwise=best.fix.label) if doubtful else laid
 
 
 def like_codes(values: Array, prediction: Array) -> tuple[float, int] | None:

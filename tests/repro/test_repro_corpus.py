@@ -23,6 +23,7 @@ from bisect_align.session.run import run
 
 BUGS = Path(__file__).resolve().parents[2] / "models" / "bugs"
 # Regions that the dump cannot split: fused kernels, culprits that were not dumped.
+MISSED = {"ort-fp16-layernorm-cancellation-in-noise"}  # docs/limits.md
 WIDE = {
     "onnx2pytorch-celu-alpha-bf16",
     "onnxref-batchnorm-ppocr-real-model",
@@ -56,8 +57,9 @@ def script(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
 def test_a_bug_becomes_a_case_that_shows_it(name: str, truth: dict[str, Any], tmp_path: Path) -> None:
     options = options_of(BUGS / name, truth)
     result = run(options)
+    assert bool(result.culprits) == (name not in MISSED)
     if not result.culprits:
-        pytest.skip("the run names no culprit")
+        return  # tests/corpus counts it; there is no case to write
     opened = Reopened(result, options)
     title, culprit = chosen(opened, result)[0]
     made = write(opened, result, culprit, tmp_path / title)

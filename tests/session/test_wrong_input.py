@@ -71,9 +71,10 @@ CHANGES: dict[str, tuple[Callable[[Array], Array], str]] = {
 @pytest.mark.parametrize("scan", [False, True], ids=["search", "scan"])
 def test_without_a_copy_the_first_tensors_tell(tmp_path: Path, change: str, precision: str, scan: bool) -> None:
     turned, said = CHANGES[change]
-    if (change, precision) in (("shift", "int8"), ("shift", "bf16")):
-        pytest.skip("a fitted line is as coarse as the format")
     result = result_of(tmp_path, turned(IMAGE), precision, scan=scan)
+    if (change, precision) in (("shift", "int8"), ("shift", "bf16")):  # a fitted line is as coarse as the format
+        assert result.verdict is not Verdict.ALIGNED
+        return
     assert result.verdict is Verdict.INPUT_MISMATCH
     assert f"'c0' follows from {said}" in result.summary
     assert result.culprits == ()
