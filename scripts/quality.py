@@ -132,7 +132,7 @@ def bisect_align(model: Path, inputs: Path, dump: Path, precision: str, scan: bo
     regions = [c.region for c in result.culprits]
     culprits = tuple(tuple({r.output: None} | {name: None for node in r.nodes for name in node.outputs}) for r in regions)
     first = result.culprits[0]
-    certified = bool(first.certificate.boundary) and first.certificate.replay.elements > 0
+    certified = (bool(first.certificate.boundary) or not regions[0].boundary) and first.certificate.replay.elements > 0
     return Answer(
         verdict, result.summary, first.region.output, culprits[0], first.kind.value, certified,
         first.noise.score, first.noise.statistic, culprits, tuple(c.kind.value for c in result.culprits), files,
@@ -256,7 +256,8 @@ class Bench:
         _, healthy = self.healthy(case.precision, case.law, case.seed)
         replay = self.replay(tensor, observed, healthy, case.seed).astype(np.float64)
         error = healthy[tensor] - replay
-        bulk = np.abs(replay) <= 100 * np.median(np.abs(replay))
+        median = np.median(np.abs(replay))
+        bulk = np.abs(replay) <= 100 * median if median > 0 else np.ones(replay.shape, bool)
         return bool(np.sqrt(np.mean(np.square(error[bulk]))) > LOSS * np.std(replay[bulk]))
 
     def leaves_range(self, case: Case) -> bool:

@@ -124,7 +124,7 @@ class Terrain:
         while waiting:
             for index in self.graph.consumers.get(waiting.pop(), ()):
                 for made in self.graph.nodes[index].makes:
-                    if made not in seen:
+                    if made not in seen and (made in held or made not in self.graph.settled):
                         seen.add(made)
                         (found.add if made in held else waiting.append)(made)
         return tuple(sorted(found, key=self.graph.order.__getitem__))

@@ -44,6 +44,11 @@ class SegmentEngine:
         """What has been done so far."""
         return self._counters
 
+    def settle(self, values: Mapping[str, Array]) -> Graph:
+        """From now on the nodes that make these tensors need not run, see `Graph.with_settled`; the graph that the engine then has."""
+        self._graph = self._sessions.graph = self._graph.with_settled(values)
+        return self._graph
+
     def stream(
         self,
         feeds: Mapping[str, Array],
@@ -121,7 +126,7 @@ class SegmentEngine:
         found: dict[str, Value] = {}
         for name in asked:
             if name not in made_here:
-                if name not in fed and name not in graph.constants:
+                if name not in fed and not graph.holds(name):
                     raise ValueError(f"{name!r} is wanted and none of the nodes makes it")
                 found[name] = self._given(name, fed)
         self._counters.replays += 1
@@ -199,7 +204,7 @@ class SegmentEngine:
         for index in nodes:
             node = graph.nodes[index]
             for name in node.reads:
-                if name not in made and name not in feeds and name not in graph.constants:
+                if name not in made and name not in feeds and not graph.holds(name):
                     raise ValueError(f"node {node.label!r} reads {name!r}, which is neither fed nor made before it")
             made.update(node.makes)
 

@@ -140,7 +140,7 @@ class Sessions:
     """
 
     def __init__(self, graph: Graph, budget: int) -> None:
-        self._graph = graph
+        self.graph = graph
         self._budget = budget
         self._cached: OrderedDict[Key, NodeSession] = OrderedDict()
         self._nbytes = 0
@@ -150,7 +150,7 @@ class Sessions:
         """What the node draws at random."""
         known = self._chances.get(node.index)
         if known is None:
-            known = self._chances[node.index] = chance_of(node, self._graph)
+            known = self._chances[node.index] = chance_of(node, self.graph)
         return known
 
     def of(self, node: Node, feeds: Mapping[str, Carried], live: int) -> NodeSession:
@@ -158,11 +158,11 @@ class Sessions:
         types = {name: value.type for name, value in feeds.items()}
         if self.chance(node) is Chance.SEEDED:
             # A generator starts from its seed once a session.
-            return NodeSession(self._graph, node, types)
+            return NodeSession(self.graph, node, types)
         key = (node.index, tuple(types.items()))
         session = self._cached.get(key)
         if session is None:
-            session = NodeSession(self._graph, node, types)
+            session = NodeSession(self.graph, node, types)
             self._shrink(self._budget - live - session.nbytes)
             if session.nbytes + live <= self._budget:
                 self._cached[key] = session

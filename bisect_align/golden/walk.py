@@ -15,7 +15,7 @@ from bisect_align.model.graph import Graph, Node
 class Walk:
     """State of one pass; the caller runs the nodes in order: run, then put each output, then release the node.
 
-    A feed is carried when it is first read, and wins over what a node makes under its name.
+    A feed is carried when it is first read, and wins over what a node makes under its name; that wins over a settled value.
     """
 
     def __init__(
@@ -25,6 +25,7 @@ class Walk:
         self._sessions = sessions
         self._counters = counters
         self._feeds = feeds
+        self._made = {name for index in nodes for name in graph.nodes[index].makes}
         self._fed = {index: self._needs(graph.nodes[index]) for index in nodes}
         self._readers = Counter(name for names in self._fed.values() for name in names)
         self._live: dict[str, Carried | Unavailable] = {}
@@ -69,8 +70,8 @@ class Walk:
                     self._nbytes -= value.nbytes
 
     def _needs(self, node: Node) -> list[str]:
-        """What the node is fed: all that it reads, except constants that nothing replaces."""
-        return [name for name in node.reads if name not in self._graph.constants or name in self._feeds]
+        """What the node is fed: all that it reads, except what the graph holds and nothing replaces."""
+        return [name for name in node.reads if not self._graph.holds(name) or name in self._feeds or name in self._made]
 
     def _read(self, name: str) -> Carried | Unavailable:
         value = self._live.get(name)

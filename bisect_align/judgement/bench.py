@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from bisect_align.golden.protocol import Golden, Unavailable
 from bisect_align.judgement.jitter import Jitter, JitteredWeights, Ranges, seed
 from bisect_align.judgement.precision import Precision, rms
+from bisect_align.model.dtypes import is_float
 from bisect_align.model.graph import Graph
 from bisect_align.model.region import Region
 
 Array: TypeAlias = NDArray[Any]
 
 DESTROYED = 0.5  # of the signal: one rounding that moves the output by more leaves nothing of it
+ROOM = 0.25  # of the golden's range: what inherited noise may add to it
 
 
 class Observed(Protocol):
@@ -29,13 +31,21 @@ class Observed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What every trial needs: graph, engine, golden ranges (int8), golden values (ties), and the seed of the run."""
+    """What every trial needs: graph, engine, golden ranges (int8), golden values (ties), and the seed of the run.
+
+    coarse: int8 steps of this target over those that the golden ranges ask for (see `steps.coarseness`)."""
 
     graph: Graph
     engine: Golden
     ranges: Ranges
     golden: Callable[[str], Array | None]
     digest: str
+    coarse: float = 1.0
+
+    def jitter(self, precision: Precision, of: str, tag: str, k: int, *, exact: bool = False, amount: float = 1.0) -> Jitter:
+        """Draw number k; where the precision may cut off, every second one does."""
+        rng = seed(self.digest, of, tag, k) if of else seed(self.digest, tag, k)
+        return Jitter(self.graph, precision, self.ranges, rng, exact, amount, self.coarse, precision.cuts and k % 2 == 1)
 
 
 def predict(bench: Bench, region: Region, feeds: Mapping[str, Array]) -> Array | Unavailable:
@@ -52,10 +62,8 @@ def jitters(
     bench: Bench, region: Region, precision: Precision, amount: float, count: int, tag: str, first: int = 0
 ) -> list[Jitter]:
     """Independent draws number first, first + 1, ... of this region."""
-    return [
-        Jitter(bench.graph, precision, bench.ranges, seed(bench.digest, region.output, tag, k), tag not in ("", "flip"), amount)
-        for k in range(first, first + count)
-    ]
+    exact = tag not in ("", "flip")
+    return [bench.jitter(precision, region.output, tag, k, exact=exact, amount=amount) for k in range(first, first + count)]
 
 
 def replay_jittered(
@@ -79,9 +87,14 @@ def replay_jittered(
 
 def destroyer(bench: Bench, region: Region, feeds: Mapping[str, Array], precision: Precision) -> str | None:
     """The one tensor, read or made in the region, whose rounding alone moves the output by half of its signal; None where only many
-    roundings together do: then the region is too long to say that the format is at fault."""
-    plain = predict(bench, region, feeds)
+    roundings together do: then the region is too long to say that the format is at fault. None too where steps that suit the golden
+    do not suit the feeds: that is the doing of what is above."""
+    made = bench.engine.replay(region.nodes, feeds, [region.output, *region.hidden])
+    plain = made[region.output]
     if isinstance(plain, Unavailable):
+        return None
+    values = {**feeds, **{h: x for h, x in made.items() if h != region.output and not isinstance(x, Unavailable)}}
+    if precision.stepped and any(_leaves(x, *bench.ranges(name)) for name, x in values.items()):
         return None
     (jitter,) = jitters(bench, region, precision, 1.0, 1, "alone")
 
@@ -99,3 +112,10 @@ def destroyer(bench: Bench, region: Region, feeds: Mapping[str, Array], precisio
 
     limit = DESTROYED * rms(np.nan_to_num(plain))
     return next((name for name in (*region.boundary, *region.hidden) if moved_by(name) > limit), None)
+
+
+def _leaves(x: Array, lowest: float, highest: float) -> bool:
+    """Whether x reaches beyond the range by a good part of it."""
+    finite = x[np.isfinite(x)] if is_float(x.dtype) else x[:0]
+    room = ROOM * (highest - lowest)
+    return bool(((finite < lowest - room) | (finite > highest + room)).any())

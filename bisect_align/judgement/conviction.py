@@ -59,8 +59,10 @@ class Court:
     """Rules on observed tensors, each once.
 
     uncertain: tensors whose entry fitted no prediction or another name's; nobody is convicted on such a boundary if the replay in
-    its place acquits. needs_consumer: tensors whose entry is only believed if something consumed it. trusted: False where so much
-    contradicts the model that names, model or inputs are to blame rather than operators; then nobody is convicted.
+    its place acquits. needs_consumer: tensors whose entry is only believed if something consumed it. turned: tensors whose entry may
+    lie in another order of axes than it was read in; unless something consumed it as read, nobody is convicted on such a boundary.
+    trusted: False where so much contradicts the model that names, model or inputs are to blame rather than operators; then nobody is
+    convicted.
     """
 
     def __init__(
@@ -70,10 +72,11 @@ class Court:
         *,
         uncertain: frozenset[str] = frozenset(),
         needs_consumer: frozenset[str] = frozenset(),
+        turned: frozenset[str] = frozenset(),
         trusted: bool = True,
     ) -> None:
-        self.judge, self.graph, self.uncertain, self.needs_consumer = judge, graph, uncertain, needs_consumer
-        self.trusted = trusted
+        self.judge, self.graph, self.uncertain, self.turned, self.trusted = judge, graph, uncertain, turned, trusted
+        self.needs_consumer = needs_consumer | turned
         self._rulings: dict[str, Ruling] = {}
 
     def rule(self, tensor: str) -> Ruling:
@@ -109,6 +112,9 @@ class Court:
         if (shaky := self._shaky(tensor, override)) is not None:
             score = Score(None, note=f"follows from the replay of {shaky!r}, not from its entry")
             return Ruling(tensor, Finding.UNKNOWN, Judged(judged.region, score), replaced=(*replaced, shaky))
+        if (turned := self._turned_above(tensor)) is not None:
+            score = Score(None, note=f"reads {turned!r}, whose entry may lie in another order of axes")
+            return Ruling(tensor, Finding.UNKNOWN, Judged(judged.region, score), replaced=replaced)
         ruling = self._consumption(tensor, judged, override, replaced)
         # an operator that was left out hands on the value of another tensor too: what was computed from it tells
         if ruling.consumed is not Consumed.YES and (holds := self._alias(tensor, judged)) is not None:
@@ -135,6 +141,11 @@ class Court:
                 if again.value is not None and again.kind is None and again.value < CONVICT:
                     return parent
         return None
+
+    def _turned_above(self, tensor: str) -> str | None:
+        """A boundary tensor whose order of axes is in doubt, and that nothing consumed as it was read."""
+        doubtful = (p for p in self.graph.parents[tensor] if p in self.turned)
+        return next((p for p in doubtful if p not in self._rulings or self._rulings[p].consumed is not Consumed.YES), None)
 
     def fed(self, tensor: str, replaced: tuple[str, ...] = ()) -> dict[str, Array]:
         """What the region reads: the target's own values, replays in the place of the tensors named (and of those that these were

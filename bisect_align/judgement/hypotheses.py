@@ -202,7 +202,7 @@ def _doubted(bench: Bench, region: Region) -> Iterator[tuple[Node, ...]]:
 
 def _fed(bench: Bench, region: Region, node: Node, boundary: Mapping[str, Array]) -> dict[str, Array] | None:
     """What the node reads but for constants; None where some of it cannot be had."""
-    hidden = [n for n in node.reads if n not in boundary and n not in bench.graph.constants]
+    hidden = [n for n in node.reads if n not in boundary and not bench.graph.holds(n)]
     made = bench.engine.replay([i for i in region.nodes if i < node.index], boundary, hidden) if hidden else {}
     values = {n: boundary[n] for n in node.reads if n in boundary}
     for name, value in made.items():
@@ -216,7 +216,7 @@ def _site(bench: Bench, node: Node, fed: Mapping[str, Array]) -> Site:
     graph = bench.graph
 
     def value(name: str) -> Array | None:
-        return fed[name] if name in fed else graph.constant(name) if name in graph.constants else None
+        return fed[name] if name in fed else graph.constant(name) if graph.holds(name) else None
 
     return Site(node.proto, graph.opsets.get("", 1), value, graph.constants)
 

@@ -43,7 +43,8 @@ def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candid
     tried: list[str] = []
     # values may lie on a grid by nature (whole numbers all the way); those of an int8 run do not follow from one another in fp32
     stepped = INT8 in candidates and on_int8_grid(judge_at(INT8), tensors)
-    multiplying = sample([t for t in tensors if judge_at(candidates[0]).multiplies(t)], SAMPLE)
+    matrices = sample([t for t in tensors if judge_at(candidates[0]).families(t)], SAMPLE)
+    multiplying = [t for t in matrices if judge_at(candidates[0]).multiplies(t)]
     for precision in candidates:
         judge = judge_at(precision)
         telling = _computed(judge, tensors)
@@ -60,7 +61,7 @@ def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candid
             return Inferred(INT8, "; ".join((*tried, "dumped tensors lie on grids of at most 256 levels")), True)
         # where NaN has spoilt most regions, that is the fault: the few that are left must fit
         spoilt = 2 * len(scores) < len(telling)
-        if _fits(scores, strict=spoilt) and not _family_beyond(judge, multiplying):
+        if _fits(scores, strict=spoilt) and not _family_beyond(judge, matrices):
             # so coarse a format explains nearly anything in a few regions, unless something else in this dump speaks for it
             needed = ENOUGH if precision is INT8 else SEVERAL if precision is not candidates[0] else 0
             sure = len(scores) >= needed or stored
@@ -105,13 +106,13 @@ def _fits(scores: Sequence[float], *, strict: bool = False) -> bool:
 
 
 def _family_beyond(judge: Judge, tensors: Sequence[str]) -> bool:
-    """True where most regions of a family of matrix operators, or of all these together, are beyond noise (two at least): that
-    family ran coarser, and mixed runs are judged by their coarsest part."""
+    """True where most regions that hold a matrix operator of one family, or of any, are beyond noise (two at least): that family ran
+    coarser, and mixed runs are judged by their coarsest part."""
     families: dict[str, list[float]] = defaultdict(list)
     for tensor in tensors:
         score = judge.raw(tensor)
         if score.value is not None and not score.fixed:
-            for family in {c[0] for c in judge.classes(tensor)} | {"*"} if judge.multiplies(tensor) else ():
+            for family in judge.families(tensor) | {"*"}:
                 families[family].append(score.value)
     return any(len(values) >= FAMILY_MIN and stats.median_low(values) > BEYOND for values in families.values())
 

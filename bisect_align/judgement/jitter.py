@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bisect_align.judgement.precision import BOUNDED, TABLE_STEP, Precision, grid_step, print_step, step_of
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.graph import Graph
-from bisect_align.model.operators import MATRIX
+from bisect_align.model.operators import MATRIX, MOVES
 from bisect_align.model.parameters import never_fed, shape_parameters
 
 Array: TypeAlias = NDArray[Any]
@@ -53,7 +53,8 @@ def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Jitter:
-    """How one replay is perturbed. `amount` multiplies everything (2 or 4 for the excuse of discrete flips)."""
+    """How one replay is perturbed. `amount` multiplies everything (2 or 4 for the excuse of discrete flips), `coarse` the int8 steps
+    of what the dump does not show. cuts: values move towards zero alone, as where what the format does not hold is cut off."""
 
     graph: Graph
     precision: Precision
@@ -61,6 +62,8 @@ class Jitter:
     rng: np.random.Generator
     exact_weights: bool = False
     amount: float = 1.0
+    coarse: float = 1.0
+    cuts: bool = False
 
     def boundary(self, name: str, x: Array) -> Array:
         """A boundary value as the target may have held it; integers and shape-steering values are left alone."""
@@ -71,7 +74,7 @@ class Jitter:
                 return self._quantised(name, x, CLIPPED if self._calibrated(name) else 0.0)
             move = ON_GRID * step * draw(self.rng, x.shape)
         else:
-            move = self._unit(x, print_step(x) / 2) * draw(self.rng, x.shape)
+            move = self._unit(x, print_step(x) / 2) * self._draw(x)
         return _moved(x, self.amount * move)
 
     def _calibrated(self, name: str) -> bool:
@@ -86,11 +89,18 @@ class Jitter:
             return h
         if self.precision.stepped:
             return self._quantised(name, h, CLIPPED)
-        size = self._unit(h)
         producer = self.graph.producer.get(name)
-        if producer is not None and self.graph.nodes[producer].op in BOUNDED:
+        op = "" if producer is None else self.graph.nodes[producer].op
+        if op in MOVES:
+            return h  # rounded before it was moved
+        size = self._unit(h)
+        if op in BOUNDED:
             size = np.maximum(size, 0.5 * max(self.precision.unit, TABLE_STEP))
-        return _moved(h, self.amount * size * draw(self.rng, h.shape))
+        return _moved(h, self.amount * size * self._draw(h))
+
+    def _draw(self, x: Array) -> Array:
+        drawn = draw(self.rng, x.shape)
+        return -np.abs(drawn) * np.sign(x) if self.cuts else drawn
 
     def _unit(self, x: Array, step: float = 0.0) -> Array:
         """Half a unit in the last place of x; what a float format or a printed step loses near zero turns no sign."""
@@ -98,19 +108,20 @@ class Jitter:
         return np.asarray(self.precision.unit * size + np.minimum(self.precision.least + step, size / 2))
 
     def _quantised(self, name: str, x: Array, clipped: float) -> Array:
-        """Moved by half a step, and clipped to what calibration may have left of its range. Zero stays zero and no sign
-        turns, as in any quantiser (the square root of what was positive must not become NaN)."""
+        """Clipped to what calibration may have left of its range, and moved by half a step: the largest value too may be rounded
+        up. Zero stays zero and no sign turns, as in any quantiser (the square root of what was positive must not become NaN)."""
         lowest, highest = self.ranges(name)
-        moved = x + self.amount * 0.5 * step_of(None, lowest, highest) * draw(self.rng, x.shape)
+        move = self.amount * 0.5 * self.coarse * step_of(None, lowest, highest) * draw(self.rng, x.shape)
         left = 1 - clipped * self.rng.random()
-        moved = np.clip(moved, left * min(lowest, 0.0), left * max(highest, 0.0)) if clipped else moved
+        kept = np.clip(x, left * min(lowest, 0.0), left * max(highest, 0.0)) if clipped else x
+        moved = kept + move
         return np.where(np.isnan(x), x, np.where(np.sign(moved) == np.sign(x), moved, 0)).astype(x.dtype)
 
     def weight(self, name: str, w: Array, matrix: bool) -> Array:
         """A constant as the target may have rounded it."""
         scale = self.amount * (EXACT_WEIGHTS if self.exact_weights else 1.0)
         if not self.precision.stepped:
-            move = w * (self.precision.unit * draw(self.rng, w.shape))
+            move = w * (self.precision.unit * self._draw(np.abs(w)))
         elif matrix:
             move = float(np.abs(w).max(initial=0.0)) / 254 * draw(self.rng, w.shape)
         else:
@@ -119,12 +130,10 @@ class Jitter:
 
 
 def _moved(x: Array, move: Array) -> Array:
-    """x + move in x's type; what is not finite (a mask of minus infinity) stays as it is."""
+    """x + move in x's type; what is not finite, or would no longer be (a mask of the lowest number that there is), stays as it is."""
     with np.errstate(invalid="ignore", over="ignore"):
-        moved = np.asarray(x + move)
-    if not np.isfinite(moved).all():
-        moved = np.where(np.isfinite(x), x + np.where(np.isfinite(move), move, 0), x)
-    return moved.astype(x.dtype, copy=False)
+        moved = np.asarray(x + move).astype(x.dtype, copy=False)
+    return moved if np.isfinite(moved).all() else np.where(np.isfinite(moved), moved, x)
 
 
 # Constants that are exact in every format and must stay so: a squared negative number is NaN under an exponent of 2.0001.

@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
+import numpy as np
 from numpy.typing import NDArray
 
+from bisect_align.golden.protocol import Unavailable
 from bisect_align.judgement.bench import Bench, Observed, feeds_of
 from bisect_align.judgement.precision import Precision
-from bisect_align.judgement.special import IMMATERIAL_L2
 from bisect_align.judgement.trial import REPLAYS, Score, try_region
 from bisect_align.model.graph import Graph
 from bisect_align.model.operators import CONVOLUTIONS, MATRIX, MOVES
@@ -64,7 +65,7 @@ class Judged:
         values 0; of integers all that near-ties excused."""
         if self.score.statistic in ("exact", "flips", "shape", "non-finite"):
             return 0.0 if self.convicted else self.score.introduced
-        return max(CONVICT * self.factor * self.score.expected * self.score.reach, IMMATERIAL_L2)
+        return max(CONVICT * self.factor * self.score.expected * self.score.reach, self.score.floor)
 
 
 def class_of(graph: Graph, index: int) -> tuple[str, ...] | None:
@@ -104,7 +105,9 @@ class Judge:
     def raw(self, tensor: str, replays: int = REPLAYS) -> Score:
         key = (tensor, replays)
         if key not in self._raw:
-            self._raw[key] = self.retry(tensor, replays=replays)
+            score = self._raw[key] = self.retry(tensor, replays=replays)
+            if score.kind is Kind.WRONG_SHAPE:  # who computes the shape may be at fault too
+                self._regions[tensor] = self._through_shapes(tensor)
         return self._raw[key]
 
     def retry(
@@ -114,12 +117,27 @@ class Judge:
         area = self.region(tensor)
         feeds = feeds_of(area, self.observed, override or {})
         value = self.observed.value(tensor) if target is None else target
-        return try_region(self.bench, area, feeds, value, self.precision, replays)
+        score = try_region(self.bench, area, feeds, value, self.precision, replays)
+        if (score.kind is not None or (score.value or 0.0) > SUSPECT) and self._lent_otherwise(area, override or {}):
+            return Score(None, note="a tensor that lends its shape has another one than the golden's")
+        return score
+
+    def _lent_otherwise(self, area: Region, override: Mapping[str, Array]) -> bool:
+        """Whether the shapes that the region is settled by are others on the target: what it was fed has a wrong shape already, or
+        cannot be computed with."""
+        if not area.settled:
+            return False
+        bench, whole = self.bench, self._through_shapes(area.output)
+        made = bench.engine.replay(whole.nodes, feeds_of(whole, self.observed, override), area.settled)
+        return any(isinstance(v, Unavailable) or not np.array_equal(v, bench.graph.constant(n)) for n, v in made.items())
+
+    def _through_shapes(self, tensor: str) -> Region:
+        return region(self.bench.graph, tensor, self.observed, through_shapes=True)
 
     def judge(self, tensor: str) -> Judged:
         """The final word on one observed tensor; appealed where it is close."""
-        area = self.region(tensor)
         score = self.raw(tensor)
+        area = self.region(tensor)
         if score.value is None or score.fixed:
             return Judged(area, score)
         factor = self.factor(tensor)
@@ -178,7 +196,11 @@ class Judge:
         """True where the region computes something: only these say anything about the precision."""
         return bool(self.classes(tensor))
 
+    def families(self, tensor: str) -> set[str]:
+        """The matrix operators in the region."""
+        return {c[0] for c in self.classes(tensor)} & MATRIX
+
     def multiplies(self, tensor: str) -> bool:
         """True where the region computes with matrices of weights and nothing else."""
-        found = self.classes(tensor)
-        return bool(found) and all(c[0] in MATRIX for c in found)
+        found = {c[0] for c in self.classes(tensor)}
+        return bool(found) and found <= MATRIX

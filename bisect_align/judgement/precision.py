@@ -29,12 +29,14 @@ PRINT_SAMPLE, PRINT_MIN = 2048, 8  # elements looked at, and how many different 
 class Precision:
     """unit: relative rounding unit of the format (fp32: 2^-20, since kernels differ by several ulp); 0 for int8, which has steps.
     subnormal: what is lost near zero by rounding; never 0, so that a tensor of zeros has a cost to compare with. least: the least
-    normal number, below which hardware may flush to zero."""
+    normal number, below which hardware may flush to zero. cuts: units that take the format may cut off what they do not hold, which
+    moves all values to one side."""
 
     name: str
     unit: float
     subnormal: float = 2.0**-126
     least: float = 2.0**-126
+    cuts: bool = False
 
     @property
     def stepped(self) -> bool:
@@ -43,7 +45,7 @@ class Precision:
 
 
 FP32 = Precision("fp32", 2.0**-20)
-TF32 = Precision("tf32", 2.0**-10)  # tensor cores cut off what they do not hold
+TF32 = Precision("tf32", 2.0**-10, cuts=True)
 FP16 = Precision("fp16", 2.0**-11, 2.0**-25, 2.0**-14)
 BF16 = Precision("bf16", 2.0**-8)
 INT8 = Precision("int8", 0.0)

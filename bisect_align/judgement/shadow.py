@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bisect_align.golden.protocol import Unavailable
 from bisect_align.judgement.bench import Bench
-from bisect_align.judgement.jitter import Jitter, JitteredWeights, seed, weights_of
+from bisect_align.judgement.jitter import JitteredWeights, weights_of
 from bisect_align.judgement.precision import Precision
 from bisect_align.metrics.inner import norm, relative
 from bisect_align.model.dtypes import is_float
@@ -45,7 +45,7 @@ def accumulated_noise(
     """Noise level of every wanted tensor that the golden can make. shadows + 1 passes in lockstep."""
     graph = bench.graph
     matrices = weights_of(graph, tuple(range(len(graph.nodes))))
-    jitters = [Jitter(graph, precision, bench.ranges, seed(bench.digest, "shadow", k)) for k in range(shadows)]
+    jitters = [bench.jitter(precision, "", "shadow", k) for k in range(shadows)]
     lazy = _Constants(bench)
     streams = [
         bench.engine.stream(

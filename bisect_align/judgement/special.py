@@ -14,6 +14,7 @@ Array: TypeAlias = NDArray[Any]
 BULK = 100.0  # a tensor whose peak is 100 medians has a bulk of its own (masked scores)
 BULK_MIN = 8
 IMMATERIAL_L2, IMMATERIAL_PEAK = 2e-4, 2e-3
+SUMS_SHARE = 0.1  # of both, where nothing but sums and products is computed: no library approximates these
 ROUNDING_MEAN, ROUNDING_STD, ROUNDING_MIN = 0.25, 0.2, 1000
 SATURATED_INSIDE, SATURATED_SPAN, SATURATED_PEAK = 0.1, 0.1, 8.0
 
@@ -51,10 +52,10 @@ def masked_away(d: Array, y: Array) -> bool:
     return spread > 0 and rms(d[bulk]) / spread > 0.5
 
 
-def immaterial(d: Array, y: Array) -> bool:
-    """Small beside the bulk of y: a mask of -10000 must not decide what is small for the scores beside it."""
+def immaterial(d: Array, y: Array, share: float = 1.0) -> bool:
+    """Small beside the bulk of y: a mask of -10000 must not decide what is small for the scores beside it. share: of the limits."""
     bulk = bulk_of(y)
-    level = rms(y[bulk])
+    level = share * rms(y[bulk])
     return rms(d[bulk]) < IMMATERIAL_L2 * level and float(np.abs(d).max()) < IMMATERIAL_PEAK * level
 
 

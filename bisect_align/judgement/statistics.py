@@ -74,7 +74,7 @@ def judge(
 ) -> Statistics:
     """Score d (float64, any shape; non-finite elements already zeroed) against storing cost and perturbed replays.
 
-    nodes: how many operators the region has. clip: (norm, excess in ranges) of what calibration clipped, int8 only.
+    nodes: how many operators of the region round. clip: (norm, excess in ranges) of what calibration clipped, int8 only.
     """
     n = noise_of(deviations)
     sigma = a + n

@@ -28,7 +28,7 @@ from bisect_align.judgement.precision import (
 )
 from bisect_align.metrics.inner import relative
 from bisect_align.model.dtypes import is_float
-from bisect_align.model.operators import DATA_SHAPED
+from bisect_align.model.operators import DATA_SHAPED, MOVES, SUMS
 from bisect_align.model.region import Region
 from bisect_align.result.result import Kind
 
@@ -51,7 +51,8 @@ class Score:
     """value: introduced error over what noise explains, before class factors; None = could not be judged, `note` says why.
 
     introduced, expected: relative L2 of the introduced error and of the modelled noise. kind: hard evidence, or precision loss.
-    reach: how many times the expected noise an error that is spread like it comes to at a value of 1.
+    reach: how many times the expected noise an error that is spread like it comes to at a value of 1. floor: relative L2 below which
+    an error is immaterial, whatever its score.
     """
 
     value: float | None
@@ -62,6 +63,7 @@ class Score:
     note: str = ""
     fixed: bool = False  # hard evidence or exact comparison: peers do not soften it
     reach: float = 1.0
+    floor: float = special.IMMATERIAL_L2
 
     @property
     def unknown(self) -> bool:
@@ -81,6 +83,16 @@ class _Given:
     def op(self) -> str:
         """The operator that makes the output."""
         return self.bench.graph.nodes[self.bench.graph.producer[self.region.output]].op
+
+    @property
+    def computing(self) -> int:
+        """How many nodes of the region round what they make; at least 1."""
+        return max(1, sum(self.bench.graph.nodes[i].op not in MOVES for i in self.region.nodes))
+
+    @property
+    def ops(self) -> set[str]:
+        """The operators of the region."""
+        return {self.bench.graph.nodes[i].op for i in self.region.nodes}
 
 
 def _unknown(note: str) -> Score:
@@ -197,7 +209,7 @@ def _continuous(given: _Given, target: Array, y0: Array, replays: int) -> Score:
     readings: list[_Reading] = []
     for how in WEIGHT_HYPOTHESES[precision.name] if exact else ("",):
         base = {
-            w: round_to(x, how) if x.dtype == np.float32 and (matrices[w] or not precision.stepped) else x
+            w: round_to(x, how) if how and x.dtype == np.float32 and (matrices[w] or not precision.stepped) else x
             for w, x in exact.items()
         }
         yh = y if not how else _plain(given, base)
@@ -238,7 +250,7 @@ def _plain(given: _Given, base: Mapping[str, Array]) -> Array | None:
 
 
 def _deviations(given: _Given, reading: _Reading, matrices: Mapping[str, bool], replays: int, odd: Array) -> list[Array]:
-    """Perturbed replays minus the unperturbed replay of the same session."""
+    """Perturbed replays minus the unperturbed replay of the same session; where they are not finite any more, all of the value."""
     plain = _plain(given, reading.weights)
     if plain is None:
         return []
@@ -248,18 +260,19 @@ def _deviations(given: _Given, reading: _Reading, matrices: Mapping[str, bool], 
         if y is not None and y.shape == odd.shape:
             with np.errstate(invalid="ignore"):  # infinite minus infinite, where both are odd
                 moved = y.astype(np.float64) - plain
-            found.append(np.where(odd, 0, np.nan_to_num(moved, posinf=0, neginf=0)))
+            found.append(np.where(odd, 0, np.where(np.isfinite(moved), moved, plain)))
     return found
 
 
 def _score(given: _Given, t: Array, reading: _Reading, deviations: list[Array], step: float, weighted: bool) -> Score:
     y, a, d, precision = reading.y, reading.a, reading.d, given.precision
-    got = statistics.judge(d, y, a, deviations, precision=precision, nodes=len(given.region.nodes), clip=reading.clip)
+    got = statistics.judge(d, y, a, deviations, precision=precision, nodes=given.computing, clip=reading.clip)
     value, statistic, kind, note = got.score, got.worst, None, ""
     introduced = _relative(d, y)
     noise = statistics.noise_of(deviations)
     expected = _relative(a + noise, y)
-    if special.immaterial(d, y):
+    share = special.SUMS_SHARE if given.ops <= SUMS else 1.0
+    if special.immaterial(d, y, share):
         value, note = min(value, 1.0), "immaterial"
     if precision.stepped and value > SATURATES and special.saturates(t, y, a + noise):
         value, note = (
@@ -277,7 +290,7 @@ def _score(given: _Given, t: Array, reading: _Reading, deviations: list[Array], 
                 kind, note = Kind.PRECISION_LOSS, f"the format destroys the signal where {name!r} is rounded"
             else:
                 note = "noise is as large as the signal: proves nothing"
-    return Score(value, statistic, introduced, expected, kind, note, reach=got.reach)
+    return Score(value, statistic, introduced, expected, kind, note, reach=got.reach, floor=share * special.IMMATERIAL_L2)
 
 
 def _rounds_once(given: _Given) -> bool:

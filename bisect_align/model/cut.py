@@ -27,7 +27,8 @@ def cut(
     types: Mapping[str, TensorType] | None = None,
     outputs: Sequence[str] = (),
 ) -> ModelProto:
-    """The region as a model: its boundary as inputs, its output (or the outputs named, made by its nodes) as output, weights inside.
+    """The region as a model: its boundary as inputs, its output (or the outputs named, made by its nodes) as output, weights and
+    settled shape values inside.
 
     source: the file or the model to cut from, as it was before any up-cast; None cuts from the graph itself. Types and shapes,
     opset imports, IR version, local functions and metadata are those of the source, which is never edited.
@@ -66,9 +67,8 @@ def cut(
 def _origin(source: Path | ModelProto | None, graph: Graph) -> Graph:
     if source is None:
         return graph
-    if isinstance(source, ModelProto):
-        return graph_of(source, folder=graph.folder)
-    return graph_of(read(source)[0], folder=source.parent)
+    model, folder = (source, graph.folder) if isinstance(source, ModelProto) else (read(source)[0], source.parent)
+    return graph_of(model, folder=folder).with_settled(graph.settled)
 
 
 def _through_graphsurgeon(model: ModelProto) -> ModelProto:

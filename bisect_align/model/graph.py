@@ -28,7 +28,7 @@ _KEEP = 1 << 20
 # Domain of the local functions by which an up-cast graph rounds; see upcast.py.
 ROUNDING_DOMAIN = "bisect_align.round"
 
-_RANDOM = frozenset(
+RANDOM = frozenset(
     {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout"}
 )
 
@@ -75,6 +75,7 @@ class Graph:
     types, type_protos: graph inputs, constants, and the node outputs that shape inference knows.
     tensors: non-empty node outputs in topological order; order: position of each in it.
     upcast_from: float16 or bfloat16, where the graph was up-cast to float32.
+    settled: what steers shapes and follows from the shapes of the inputs alone, see `with_settled`.
     folder: where external data is looked for.
     """
 
@@ -96,12 +97,13 @@ class Graph:
     upcast_from: np.dtype[Any] | None = None
     folder: Path | None = None
     name: str = "graph"
+    settled: Mapping[str, Array] = field(default_factory=dict, repr=False)
     _kept: dict[str, Array] = field(default_factory=dict, repr=False)
     _seen: weakref.WeakValueDictionary[str, Array] = field(default_factory=weakref.WeakValueDictionary, repr=False)
 
     def constant(self, name: str) -> Array:
-        """The values of an initializer or Constant node, read-only. Raises KeyError, or ModelError where they cannot be read."""
-        known = self._kept.get(name)
+        """The values of what the graph holds, read-only. Raises KeyError, or ModelError where they cannot be read."""
+        known = self.settled.get(name, self._kept.get(name))
         values = self._seen.get(name) if known is None else known
         if values is None:
             values = array_of(self.constants[name], self.folder)
@@ -112,8 +114,14 @@ class Graph:
         return values
 
     def initializer(self, name: str) -> TensorProto:
-        """The constant as a protobuf tensor of that name with its values inside (a copy)."""
+        """What the graph holds, as a protobuf tensor of that name with its values inside (a copy)."""
+        if name in self.settled:
+            return numpy_helper.from_array(self.settled[name], name)
         return embedded(self.constants[name], self.folder, name)
+
+    def holds(self, name: str) -> bool:
+        """True for initializers, outputs of Constant nodes, and what is settled: nodes that read it need not be fed with it."""
+        return name in self.constants or name in self.settled
 
     def is_constant(self, name: str) -> bool:
         """True for constants and for what is computed from constants only (never by an operator that draws at random)."""
@@ -123,9 +131,15 @@ class Graph:
     def _folded(self) -> frozenset[str]:
         folded: set[str] = set()
         for node in self.nodes:
-            if node.op not in _RANDOM and all(name in self.constants or name in folded for name in node.reads):
+            if node.op not in RANDOM and all(name in self.constants or name in folded for name in node.reads):
                 folded.update(node.makes)
         return frozenset(folded)
+
+    def with_settled(self, values: Mapping[str, Array]) -> Graph:
+        """The graph with values that are the same on every healthy target. Regions end there, and nodes that run without the ones
+        that make these tensors read these values; in a pass that makes them, what is made is read.
+        """
+        return replace(self, settled=dict(values))
 
     def with_constants(self, values: Mapping[str, Array]) -> Graph:
         """The graph with other values for initializers that are also graph inputs. Raises ModelError for any other name."""

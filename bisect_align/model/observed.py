@@ -37,7 +37,10 @@ def observe(graph: Graph, observed: Collection[str]) -> ObservedGraph:
         above = {
             nearest[source]
             for name in node.reads
-            if name not in chosen and (source := graph.producer.get(name)) is not None and nearest[source]
+            if name not in chosen
+            and name not in graph.settled
+            and (source := graph.producer.get(name)) is not None
+            and nearest[source]
         }
         if direct or len(above) != 1:
             nearest.append(direct.union(*above))

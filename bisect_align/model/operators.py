@@ -15,6 +15,12 @@ MOVES = frozenset({
 # Operators that multiply by a matrix of weights: the first whose precision a target lowers.
 MATRIX = frozenset({"Conv", "ConvTranspose", "GRU", "Gemm", "LSTM", "MatMul", "RNN"})
 
+# Operators that add, multiply, select and move: nothing in them that a library would approximate.
+SUMS = MOVES | {
+    "Add", "AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "Gemm", "GlobalAveragePool", "LeakyRelu", "MatMul", "Mean", "Mul",
+    "PRelu", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Sub", "Sum",
+}
+
 CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 
 # Operators whose output shape depends on values: a shape that differs is no proof by itself.

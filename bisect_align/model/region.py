@@ -13,19 +13,23 @@ class Region:
     """nodes: indices in topological order. boundary: graph inputs, then observed tensors, that the nodes read.
 
     hidden: tensors made inside and read inside, other than the output and the boundary. Constants are no boundary.
+    settled: shape values that the nodes read, which follow from shapes alone (`Graph.settled`): what makes them is not part of the
+    region, since it only lends its shape.
     """
 
     output: str
     nodes: tuple[int, ...]
     boundary: tuple[str, ...]
     hidden: tuple[str, ...]
+    settled: tuple[str, ...] = ()
 
 
-def region(graph: Graph, output: str, observed: Container[str]) -> Region:
+def region(graph: Graph, output: str, observed: Container[str], *, through_shapes: bool = False) -> Region:
     """The region of `output`, which itself counts as not observed; O(region).
 
     A graph input or a constant has an empty region. Where one node makes several tensors, the region may hold a node that
-    makes an observed boundary tensor as well. Raises KeyError where the graph has no such tensor.
+    makes an observed boundary tensor as well. through_shapes: go on through what is settled, up to whatever lends its shape.
+    Raises KeyError where the graph has no such tensor.
     """
     if output not in graph.producer:
         if output in graph.constants or output in graph.inputs:
@@ -36,6 +40,7 @@ def region(graph: Graph, output: str, observed: Container[str]) -> Region:
     inputs: set[str] = set()
     boundary: set[str] = set()
     inside: set[str] = set()
+    settled: set[str] = set()
     while stack:
         for name in graph.nodes[stack.pop()].reads:
             if name in graph.constants:
@@ -45,6 +50,8 @@ def region(graph: Graph, output: str, observed: Container[str]) -> Region:
                 inputs.add(name)
             elif name in observed:
                 boundary.add(name)
+            elif name in graph.settled and not through_shapes:
+                settled.add(name)
             else:
                 inside.add(name)
                 if source not in nodes:
@@ -52,4 +59,5 @@ def region(graph: Graph, output: str, observed: Container[str]) -> Region:
                     stack.append(source)
     position = graph.order.__getitem__
     first = tuple(name for name in graph.inputs if name in inputs)
-    return Region(output, tuple(sorted(nodes)), (*first, *sorted(boundary, key=position)), tuple(sorted(inside, key=position)))
+    made, lent = (tuple(sorted(names, key=position)) for names in (inside, settled))
+    return Region(output, tuple(sorted(nodes)), (*first, *sorted(boundary, key=position)), made, lent)

@@ -28,10 +28,10 @@ def segment(
     """A model of these nodes (indices in topological order).
 
     Its inputs are the feeds, in their order, then the constants named in as_inputs; all other constants that the nodes read,
-    or that are asked for as outputs, become initializers. Inputs and outputs state no shape; a feed whose type in the graph
-    is no tensor (a sequence, an optional) keeps that type. Opset imports, IR version (at least 4), metadata and local
-    functions are kept. A feed named like a tensor that one of the nodes makes wins: the node's own value gets a hidden name.
-    Absent outputs that an operator always makes get one too.
+    or that are asked for as outputs, become initializers, and so does what is settled and made by none of the nodes. Inputs and
+    outputs state no shape; a feed whose type in the graph is no tensor (a sequence, an optional) keeps that type. Opset imports,
+    IR version (at least 4), metadata and local functions are kept. A feed named like a tensor that one of the nodes makes wins:
+    the node's own value gets a hidden name. Absent outputs that an operator always makes get one too.
     by_reference: initializers of more than this many bytes carry no data but a reference (location = their name), for engines
     that are handed the arrays beside the model.
 
@@ -53,7 +53,7 @@ def segment(
         for name in node.reads:
             if name in given or name in made:
                 continue
-            if name not in graph.constants:
+            if not graph.holds(name):
                 raise ValueError(f"node {node.label} reads {name!r}, which is neither fed nor made before it")
             constants[name] = None
         body.node.append(_without(node.proto, given, made, graph) if given.intersection(node.makes) else node.proto)
@@ -116,8 +116,8 @@ def _without(node: NodeProto, given: set[str], made: set[str], graph: Graph) -> 
 
 
 def _initializer(graph: Graph, name: str, by_reference: int | None) -> TensorProto:
-    tensor = graph.constants[name]
-    if by_reference is not None and tensor.data_type != TensorProto.STRING:
+    tensor = graph.constants.get(name)
+    if tensor is not None and by_reference is not None and tensor.data_type != TensorProto.STRING:
         values = graph.constant(name)
         if values.nbytes > by_reference:
             stub = TensorProto(name=name, data_type=tensor.data_type, data_location=TensorProto.EXTERNAL, dims=values.shape)

@@ -183,6 +183,7 @@ def _wider(opened: Reopened, area: Region, names: tuple[str, ...], *, below: boo
             nodes.update(region(graph, name, observed).nodes)
     order = tuple(sorted(nodes))
     made = {name for index in order for name in graph.nodes[index].makes}
-    reads = {name for index in order for name in graph.nodes[index].reads if name not in graph.constants}
-    boundary = tuple(n for n in (*graph.inputs, *graph.tensors) if n in reads and n not in made)
-    return Region(outputs[0], order, boundary, tuple(n for n in graph.tensors if n in made & reads)), outputs
+    reads = {name for index in order for name in graph.nodes[index].reads}
+    boundary = tuple(n for n in (*graph.inputs, *graph.tensors) if n in reads and n not in made and n not in graph.settled)
+    hidden, settled = (tuple(n for n in graph.tensors if n in reads & names) for names in (made, graph.settled.keys() - made))
+    return Region(outputs[0], order, boundary, hidden, settled), outputs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,7 +22,9 @@ from bisect_align.judgement.policy import Policy
 from bisect_align.judgement.precision import given
 from bisect_align.matching.claims import Claims, claim
 from bisect_align.metrics.measure import measure
+from bisect_align.model.graph import Graph
 from bisect_align.model.load import Model, load
+from bisect_align.model.settled import settled_by_shapes
 from bisect_align.session.codes import with_codes
 from bisect_align.session.inputs import Inputs, load_inputs
 from bisect_align.session.mapfile import read_map
@@ -82,14 +84,14 @@ def prepare(options: Options) -> Case:
     inputs = load_inputs(options.inputs, model.graph, found, options.model)
     overridden = {n: v for n, v in inputs.values.items() if n in model.graph.overridable}
     if overridden:
-        graph = model.graph.with_constants(overridden)
-        model = Model(graph, model.path, model.sha256, model.warnings)
+        model = replace(model, graph=model.graph.with_constants(overridden))
     try:
         claims = claim(found.entries, model.graph, mapping, found.rewrites)
     except MatchError as error:
         raise MatchError(error.what, where=error.where or str(options.map), hint=error.hint) from None
     memory = options.memory if options.memory is not None else free_memory() // 4
     engine = SegmentEngine(model.graph, memory=memory - memory // CACHE_SHARE)
+    model = replace(model, graph=_settled(model.graph, engine, inputs.values))
     case = Case(options, policy, model, found, {e.key: e for e in found.entries}, claims, inputs, engine, memory)
     case.warnings += [*model.warnings, *found.notes, *said, *coded, *inputs.warnings]
     if options.quantized_model:
@@ -97,6 +99,15 @@ def prepare(options: Options) -> Case:
         case.warnings += [*quantisation_loss(case, original), *twins_apart(original.graph, model.graph)]
     case.checks += check_inputs(inputs.values, claims, case.entries, case.warnings)
     return case
+
+
+def _settled(graph: Graph, engine: SegmentEngine, inputs: Mapping[str, Array]) -> Graph:
+    """The graph with the shape values that follow from the shapes of these inputs alone; one pass over what lends its shape."""
+    names = settled_by_shapes(graph)
+    if not names:
+        return graph
+    made = engine.stream(inputs, names)
+    return engine.settle({n: v for n, v in made if not isinstance(v, Unavailable) and v.dtype.kind in "biuf"})
 
 
 def quantisation_loss(case: Case, original: Model) -> list[str]:

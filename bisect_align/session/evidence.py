@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from bisect_align.judgement.inference import Inferred, infer
 from bisect_align.judgement.judge import Judge, sample
 from bisect_align.judgement.precision import FP16, FP32, LADDER, Precision, given
 from bisect_align.judgement.shadow import NoiseLevel
+from bisect_align.judgement.steps import fitted
 from bisect_align.matching.claims import Claim, Rule
 from bisect_align.matching.fit import carries_evidence, learn, residual
 from bisect_align.matching.layout import fixes
@@ -164,7 +166,8 @@ def _weigh(
 
     def judge_at(precision: Precision) -> Judge:
         if precision.name not in judges:
-            judges[precision.name] = Judge(bench, observations, observed.order, precision)
+            at = fitted(bench, observations, observed.order, precision)
+            judges[precision.name] = Judge(at, observations, observed.order, precision)
         return judges[precision.name]
 
     if (asked := given(case.options.precision)) is not None:
@@ -181,12 +184,24 @@ def _weigh(
             t
             for t, o in placed
             # a decorated name that the dump has proven will do for an end of the graph, which nobody reads
-            if o.claim.rule is Rule.VALUE or o.otherwise or (o.claim.weak and not o.supported and observed.children[t])
+            if o.claim.rule is Rule.VALUE or (o.claim.weak and not o.supported and observed.children[t])
         ),
+        turned=_turned(matched.placed),
     )
     progress.stage("noise")
-    noise = noise_levels(golden, bench, observed.order, precision.precision)
+    noise = noise_levels(golden, court.judge.bench, observed.order, precision.precision)
     return Evidence(matched, observations, observed, precision, noise, court)
+
+
+def _turned(placed: Mapping[str, Observation]) -> frozenset[str]:
+    """Tensors that fit in another order of axes alone, and those that fit in none while their shape would hide the same order."""
+    orders = {(len(o.shape), o.otherwise) for o in placed.values() if o.otherwise}
+
+    def hides_one(o: Observation) -> bool:
+        labels = {fix.label for fix in fixes(o.shape, o.shape)}
+        return any(rank == len(o.shape) and label in labels for rank, label in orders)
+
+    return frozenset(t for t, o in placed.items() if o.otherwise or (orders and not o.supported and hides_one(o)))
 
 
 def candidates(graph: Graph) -> tuple[Precision, ...]:

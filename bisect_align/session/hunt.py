@@ -232,13 +232,16 @@ class Hunt:
         return any(self.findings.compared[t].state is not State.UNKNOWN for t in self.ends())
 
     def beyond(self) -> tuple[str, ...]:
-        """Outputs (or, where the dump holds none, the deepest tensors) that noise or the user's thresholds do not cover."""
+        """Outputs (or, where the dump holds none, the deepest tensors) that noise or the user's thresholds do not cover, or whose
+        entry holds another tensor's value: such an end was not compared."""
         compared, limits = self.findings.compared, self.case.policy.thresholds
         found = []
         for tensor in self.ends():
             figures = compared[tensor].figures
             limited = figures is not None and tensor in self.case.model.graph.outputs and beyond(figures, limits)
-            if compared[tensor].state is State.BAD or limited:
+            ruling = self.findings.rulings.get(tensor)
+            misnamed = ruling is not None and ruling.finding is Finding.NAME
+            if compared[tensor].state is State.BAD or limited or misnamed:
                 found.append(tensor)
         return tuple(found)
 
