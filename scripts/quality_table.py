@@ -31,7 +31,7 @@ def table(records: Records) -> str:
 def _part(records: Records) -> str:
     judged = [r for r in records if r.outcome not in _ASIDE]
     planted = [r for r in judged if r.case.planted]
-    large = [r for r in planted if r.effect >= LARGE]
+    large = [r for r in planted if r.effect >= LARGE and not _clips(r)]
     healthy = [r for r in judged if not r.case.planted]
     aside = Counter(r.outcome for r in records)
     seconds = [r.seconds for r in judged] or [0.0]
@@ -55,13 +55,18 @@ def _by_effect(planted: Records) -> str:
         return ""
     head = [f"{low:g}-{high:g}" for low, high in pairwise(EDGES)] + [f">{EDGES[-1]:g}", f">={LARGE:g}"]
     lines = [f"{'by effect':22}" + "".join(f"{title:>18}" for title in head)]
-    for precision in LAWS:
-        own = [r for r in planted if r.case.precision == precision]
+    rows: list[tuple[str, Records]] = [(p, [r for r in planted if r.case.precision == p and not _clips(r)]) for p in LAWS]
+    for title, own in [*rows, ("int8 saturation", [r for r in planted if _clips(r)])]:
         if own:
             cells = [[r for r in own if low <= r.effect < high] for low, high in zip(EDGES, (*EDGES[1:], np.inf), strict=True)]
             cells[-1] += [r for r in own if r.effect == np.inf]
-            lines.append(f"{precision:22}" + "".join(f"{_cell(c):>18}" for c in [*cells, [r for r in own if r.effect >= LARGE]]))
+            lines.append(f"{title:22}" + "".join(f"{_cell(c):>18}" for c in [*cells, [r for r in own if r.effect >= LARGE]]))
     return "\n".join([*lines, f"{'wrong first, any effect':24}{sum(r.outcome == 'wrong' for r in planted)}/{len(planted)}"])
+
+
+def _clips(record: Record) -> bool:
+    """A saturation that calibration may have chosen: without the scales nobody can tell."""
+    return record.case.precision == "int8" and record.case.kind == "saturation"
 
 
 def _rows(title: str, records: Records, names: Iterable[str], key: Callable[[Record], str]) -> str:

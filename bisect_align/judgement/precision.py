@@ -131,12 +131,10 @@ def storing_cost(precision: Precision, y: Array, op: str, step: float) -> Array:
 def round_to(values: Array, how: str) -> Array:
     """The weights as a target may hold them: 'fp16', 'bf16', 'bf16 truncated', 'int8 channel', 'int8 tensor' (symmetric)."""
     w = values.astype(np.float32)
-    if how == "fp16":
+    if how in HALVES:
         with np.errstate(over="ignore"):
-            half = w.astype(np.float16).astype(np.float32)
+            half = w.astype(HALVES[how]).astype(np.float32)
         return np.where(np.isinf(half), w, half)  # beyond the format's range is a fault, not a way of rounding
-    if how == "bf16":
-        return w.astype(ml_dtypes.bfloat16).astype(np.float32)
     if how == "bf16 truncated":
         return np.asarray((w.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32))
     axes = tuple(range(1, w.ndim)) if how == "int8 channel" and w.ndim > 1 else None

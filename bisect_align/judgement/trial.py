@@ -216,6 +216,8 @@ def _continuous(given: _Given, target: Array, y0: Array, replays: int) -> Score:
         if yh is None or yh.shape != y.shape:
             continue
         yh = np.where(odd, 0, yh)
+        if not np.isfinite(yh).all():
+            continue
         a = storing_cost(precision, yh, given.op, step) + printed / 2
         reference, clip = yh, (0.0, 0.0)
         if precision.stepped:

@@ -19,6 +19,7 @@ Array: TypeAlias = NDArray[Any]
 Shape: TypeAlias = tuple[int, ...]
 
 MAX_RANK = 5  # of the dims other than 1; five equal dims have 120 orders already
+CROPS = 1 << 16
 MAX_FIXES = 24
 BLOCKS = (16, 8, 4, 32)  # channels that vector units take at once, commonest first
 FRACTALS = ((16, 16), (16, 32))  # rows and columns that a matrix unit takes at once; the second one is that of int8
@@ -347,10 +348,15 @@ def _inverse(perm: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _index_map(fix: LayoutFix) -> object:
-    """Equal for two fixes of one pair of shapes if and only if they move every element alike (where neither is empty).
+    """Equal for two fixes of one pair of shapes if and only if they move every element alike (where neither is empty, nor crops
+    more than CROPS elements: the like of these may stand twice).
 
-    A transposition without its axes of size 1, with axes that stay neighbours made one, is its own normal form.
+    A transposition without its axes of size 1, with axes that stay neighbours made one, is its own normal form. What is left of two
+    of them by a crop may be alike, so that a crop is asked for its elements.
     """
+    size = math.prod(fix.source)
+    if size <= CROPS and any(isinstance(step, Crop) for step in fix.steps):
+        return fix.apply(np.arange(size).reshape(fix.source)).tobytes()
     view, perm = fix.source, _identity(fix.source)
     crop: object = None
     for before, step in zip(fix._shapes(), fix.steps, strict=False):

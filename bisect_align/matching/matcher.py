@@ -34,6 +34,7 @@ ROUNDS = 4  # of relabelling upstream
 HABIT_MIN, HABIT_SHARE = 2, 0.8
 SIGNATURE, ALIKE = 3, 2  # operators of the chain by which habits are told apart, and how many must agree at least
 HABIT_BETTER = 1.5  # how much better a habit's place must be than the name's
+CLEARER = 2.0  # how much better an entry must follow from another that was moved away, before the other is moved back
 
 
 class Matcher:
@@ -207,9 +208,9 @@ class Matcher:
                 if upwards:  # an operator that was left out looks like this: what was computed from it tells
                     self.pending.seen[name] = observation(name, claim, Status.UNSUPPORTED, got)
                 return None
-        if got.residual <= tolerance.fits:
-            return _placed(name, claim, Status.ALIAS if moved else Status.NAMED, got)
         explained = self.pending.explain(name, raw, tolerance)
+        if got.residual <= tolerance.fits and (explained is None or explained[0].residual * CLEARER >= got.residual):
+            return _placed(name, claim, Status.ALIAS if moved else Status.NAMED, got)
         if explained is not None:
             self.known.consumed.update(explained[1])
             return _placed(name, claim, Status.ALIAS if moved else Status.NAMED, explained[0])
