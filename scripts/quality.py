@@ -241,7 +241,7 @@ class Bench:
                 continue
             introduced, _ = self.introduced(tensor, observed, values, case.seed)
             bar, signal = self.introduced(tensor, observed, healthy, case.seed)
-            span = float(np.ptp(healthy[tensor])) if healthy[tensor].size else 0.0
+            span = float(np.ptp(np.append(healthy[tensor], 0.0)))  # a range holds zero
             stored = (
                 span / _INT8_STEPS * healthy[tensor].size ** 0.5
                 if case.precision == "int8"
@@ -268,13 +268,16 @@ class Bench:
         return any(bool((np.isfinite(exact[n]) & ~np.isfinite(held[n])).any()) for n in floats)
 
     def places(self, seed: int) -> list[str]:
-        """Where faults can be planted: float tensors that depend on an input and are more than an input in another shape (a fault
-        there cannot be told from another input, nor one in a constant from another weight)."""
+        """Where faults can be planted: float tensors that depend on an input and are more than an input in another shape, or as it is
+        (a fault there cannot be told from another input, nor one in a constant from another weight)."""
+        golden = {**self.golden(seed), **self.inputs(seed)}
         moved, live = set(self.net.inputs), set(self.net.inputs)
         for node in self.net.nodes:
             if not live.isdisjoint(self.net.reads[id(node)]):
                 live.update(node.output)
-            if node.op_type in fake_chip.MOVES and node.input[0] in moved:
+            first = node.input[0] if node.input else ""
+            same = first in golden and node.output[0] in golden and np.array_equal(golden[node.output[0]], golden[first])
+            if first in moved and (same or node.op_type in fake_chip.MOVES):
                 moved.update(node.output)
         floats = (name for name, value in self.golden(seed).items() if value.dtype == np.float32 and value.ndim and value.size)
         return [name for name in floats if name in live and name not in moved]

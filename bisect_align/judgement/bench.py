@@ -108,9 +108,10 @@ def destroyer(bench: Bench, region: Region, feeds: Mapping[str, Array], precisio
         if isinstance(got, Unavailable) or got.shape != plain.shape:
             return 0.0
         with np.errstate(invalid="ignore"):
-            return rms(np.nan_to_num(got.astype(np.float64) - plain))
+            moved = got.astype(np.float64) - plain
+        return rms(moved[np.isfinite(moved)])
 
-    limit = DESTROYED * rms(np.nan_to_num(plain))
+    limit = DESTROYED * rms(plain[np.isfinite(plain)])
     return next((name for name in (*region.boundary, *region.hidden) if moved_by(name) > limit), None)
 
 

@@ -22,7 +22,11 @@ from bisect_align.result.result import Consumed, Kind
 Array: TypeAlias = NDArray[Any]
 
 CONSUMERS = 8  # consumers asked
-CONSUMER_MIN = 8  # elements a consumer must have before it is evidence
+CONSUMER_MIN = 8  # elements a consumer must have before it is evidence by a small margin
+FEWEST, GLARING = (
+    2,
+    40.0,
+)  # elements of a consumer that is evidence where one score is within noise and the other as large as this
 CLEARLY = 3.0  # how many times worse the other value must explain a consumer
 FLIPS = 2.0  # the same, where the other value nearly acquits the consumer
 # An entry that scores less as another tensor (this part of its score under its own name, and this more) is that tensor's value.
@@ -195,7 +199,8 @@ class Court:
         if not self.trusted:
             return Ruling(tensor, Finding.SUSPECT, judged, replaced=replaced)
         right = self._replayed(tensor, override)
-        asked = [c for c in self.graph.children[tensor] if self.judge.observed.value(c).size >= CONSUMER_MIN][:CONSUMERS]
+        sizes = {c: self.judge.observed.value(c).size for c in self.graph.children[tensor]}
+        asked = [c for c, size in sizes.items() if size >= FEWEST][:CONSUMERS]
         ate: list[str] = []
         refused: list[str] = []
         if right is not None:
@@ -205,6 +210,8 @@ class Court:
                     continue
                 factor = self.judge.factor(child)
                 dumped, replayed = (np.inf if s is None else s / factor for s in scores)
+                if sizes[child] < CONSUMER_MIN and not min(dumped, replayed) <= 1 < GLARING < max(dumped, replayed):
+                    continue
                 if _clearly_worse(replayed, dumped):
                     ate.append(child)
                 elif _clearly_worse(dumped, replayed):

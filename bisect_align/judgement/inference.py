@@ -19,6 +19,7 @@ MATRIX_MIN = 6  # matrix operators that decide when the others do not fit (a fau
 SEVERAL = 3  # regions from which any precision but the finest may be inferred
 ENOUGH = 8  # regions from which int8 may be inferred without a grid in the dump
 GRID_SAMPLE, GRID_SIZE, GRID_MIN, GRID_SHARE = 24, 64, 3, 0.2
+STORED_SHARE = 0.75  # of the tensors, whose numbers all lie on a half-wide format, tell that the run stored them so
 FEW = 3  # regions that may be faulty in a small dump without changing the precision
 
 
@@ -61,14 +62,14 @@ def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candid
             return Inferred(INT8, "; ".join((*tried, "dumped tensors lie on grids of at most 256 levels")), True)
         # where NaN has spoilt most regions, that is the fault: the few that are left must fit
         spoilt = 2 * len(scores) < len(telling)
-        if _fits(scores, strict=spoilt) and not _family_beyond(judge, matrices):
+        if _fits(judge, telling, strict=spoilt) and not _family_beyond(judge, matrices):
             # so coarse a format explains nearly anything in a few regions, unless something else in this dump speaks for it
             needed = ENOUGH if precision is INT8 else SEVERAL if precision is not candidates[0] else 0
             sure = len(scores) >= needed or stored
             doubt = "" if sure else f"; too few regions to tell {precision.name} from a fault"
             return Inferred(precision, "; ".join(tried) + doubt, sure, shown=stored or precision is candidates[0])
         matrix = _scores(judge, multiplying)
-        if len(matrix) >= MATRIX_MIN and _fits(matrix, strict=True):
+        if len(matrix) >= MATRIX_MIN and _fits(judge, multiplying, strict=True):
             evidence = f"; the {len(matrix)} matrix operators fit {precision.name}, others do not"
             return Inferred(precision, "; ".join(tried) + evidence, True)
     fallback = next((p for p in candidates if _median_fits(judge_at(p), tensors)), candidates[-1])
@@ -91,18 +92,32 @@ def on_int8_grid(judge: Judge, tensors: Sequence[str]) -> bool:
 
 
 def _stored_as(judge: Judge, tensors: Sequence[str], precision: Precision) -> bool:
-    """True where each of these tensors holds only numbers of that half-wide format, and enough of them to tell."""
+    """True where these tensors (but for few, which may be faulty) hold only numbers of that half-wide format, and enough to tell."""
     values = [v for t in tensors if is_float((v := judge.observed.value(t)).dtype)]
-    return sum(v.size for v in values) >= GRID_SIZE and all(rounded_to(v, precision) for v in values)
+    rounded = [v.size for v in values if rounded_to(v, precision)]
+    return sum(rounded) >= GRID_SIZE and len(rounded) >= STORED_SHARE * len(values)
 
 
-def _fits(scores: Sequence[float], *, strict: bool = False) -> bool:
+def _fits(judge: Judge, tensors: Sequence[str], *, strict: bool = False) -> bool:
     """Median below 0.7 and few beyond 2 (strict: one in twenty at most)."""
+    scores = _scores(judge, tensors)
     if not scores:
         return False
-    beyond = sum(v > BEYOND for v in scores)
     few = 0.0 if strict else min(FEW, 0.34 * len(scores))
-    return stats.median(scores) < MEDIAN_MAX and beyond <= max(BEYOND_SHARE * len(scores), few)
+    return stats.median(scores) < MEDIAN_MAX and _sites(judge, tensors) <= max(BEYOND_SHARE * len(scores), few)
+
+
+def _sites(judge: Judge, tensors: Sequence[str]) -> int:
+    """How many regions are beyond 2, where those that share a node count as one: a fault in a tensor that nobody dumped shows in
+    each region that holds it."""
+    sites: list[set[int]] = []
+    for tensor in tensors:
+        score = judge.raw(tensor)
+        if score.value is not None and not score.fixed and score.value > BEYOND:
+            nodes = set(judge.region(tensor).nodes)
+            apart = [site for site in sites if site.isdisjoint(nodes)]
+            sites = [*apart, nodes.union(*(site for site in sites if not site.isdisjoint(nodes)))]
+    return len(sites)
 
 
 def _family_beyond(judge: Judge, tensors: Sequence[str]) -> bool:

@@ -112,9 +112,9 @@ class Jitter:
         up. Zero stays zero and no sign turns, as in any quantiser (the square root of what was positive must not become NaN)."""
         lowest, highest = self.ranges(name)
         move = self.amount * 0.5 * self.coarse * step_of(None, lowest, highest) * draw(self.rng, x.shape)
-        left = 1 - clipped * self.rng.random()
+        left = 1 - clipped * max(0.0, 2 * self.rng.random() - 1)  # calibration may clip, and need not: in half of the draws
         kept = np.clip(x, left * min(lowest, 0.0), left * max(highest, 0.0)) if clipped else x
-        moved = kept + move
+        moved = _moved(kept, move)
         return np.where(np.isnan(x), x, np.where(np.sign(moved) == np.sign(x), moved, 0)).astype(x.dtype)
 
     def weight(self, name: str, w: Array, matrix: bool) -> Array:

@@ -154,13 +154,15 @@ class Judge:
     def factor(self, tensor: str) -> float:
         """clamp(largest median of the peers of any of its classes / 0.4, 1, cap)."""
         mine = self.classes(tensor)
-        convolves = any(c[0] in CONVOLUTIONS for c in mine)
-        cap = CAP_CONV if convolves and not self.precision.stepped and self.precision.name != "bf16" else CAP
+        fast = (
+            not self.precision.stepped and self.precision.name != "bf16"
+        )  # nobody transforms convolutions in so coarse a format
+        cap = CAP_CONV if fast and any(c[0] in CONVOLUTIONS for c in mine) else CAP
         factor = 1.0
         for c in mine:
             if (median := self._peers_median(c, tensor)) is not None:
                 factor = max(factor, median / NORMAL)
-            elif c[0] in CONVOLUTIONS and c[1] in WINOGRAD:
+            elif fast and c[0] in CONVOLUTIONS and c[1] in WINOGRAD:
                 factor = max(factor, LONE_CONV3)
         return min(factor, cap)
 

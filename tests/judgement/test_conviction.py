@@ -33,12 +33,14 @@ def court_of(
     *,
     uncertain: Collection[str] = (),
     needs_consumer: Collection[str] = (),
+    turned: Collection[str] = (),
 ) -> Court:
     bench = bench_of(model, inputs)
     kept = {n: v for n, v in target.items() if only is None or n in inputs or n in only}
     graph = observe(bench.graph, kept)
     judge = Judge(bench, Values(kept), graph.order, PRECISIONS[precision])
-    return Court(judge, graph, uncertain=frozenset(uncertain), needs_consumer=frozenset(needs_consumer))
+    names = {"uncertain": uncertain, "needs_consumer": needs_consumer, "turned": turned}
+    return Court(judge, graph, **{kind: frozenset(given) for kind, given in names.items()})
 
 
 def findings(court: Court) -> dict[Finding, list[str]]:
@@ -168,6 +170,40 @@ def test_a_weak_name_is_believed_only_where_its_value_was_consumed(tensor: str) 
     target = run_target(NET, INPUTS, "fp16", {tensor: scaled(1.5)})
     ruling = court_of(NET, INPUTS, target, needs_consumer=[tensor]).rule(tensor)
     assert ruling.finding is (Finding.FAULT if tensor == "b1" else Finding.SUSPECT)
+
+
+SQUARE = model_of(
+    [node("MatMul", "x w", "a"), node("MatMul", "a v", "b"), node("Tanh", "a", "d")],
+    {"x": (12, 12)},
+    ("b", "d"),
+    {"w": normal(45, 12, 12), "v": normal(46, 12, 12)},
+)
+
+
+def turned(y: Array) -> Array:
+    return np.ascontiguousarray(y.T)
+
+
+@pytest.mark.parametrize("precision", RUNS)
+@pytest.mark.parametrize("seen", ["ab", "abd"])
+def test_nobody_is_convicted_on_an_order_of_axes_that_nothing_consumed(seen: str, precision: str) -> None:
+    """The file of a square tensor may have been read in the wrong order, and then what reads it only seems wrong."""
+    inputs = {"x": normal(47, 12, 12)}
+    target = stale(run_target(SQUARE, inputs, precision, {"b": scaled(1.5)}), "a", turned)
+    assert Finding.FAULT in findings(court_of(SQUARE, inputs, target, precision, seen))
+    court = court_of(SQUARE, inputs, target, precision, seen, turned="a")
+    assert Finding.FAULT not in findings(court)
+    assert court.rule("b").finding is Finding.UNKNOWN
+    assert "'a'" in court.rule("b").judged.score.note
+
+
+@pytest.mark.parametrize("precision", RUNS)
+def test_an_order_of_axes_that_something_consumed_is_the_targets_own(precision: str) -> None:
+    inputs = {"x": normal(47, 12, 12)}
+    target = run_target(SQUARE, inputs, precision, {"a": turned, "b": scaled(1.5)})
+    court = court_of(SQUARE, inputs, target, precision, turned="a")
+    assert findings(court)[Finding.FAULT] == ["a", "b"]
+    assert court.rule("a").consumed is Consumed.YES
 
 
 def test_clipping_that_a_saturating_consumer_hides_is_absorbed() -> None:

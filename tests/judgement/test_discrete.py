@@ -107,6 +107,19 @@ def test_comparisons_flip_near_their_threshold_only() -> None:
     assert judged(nodes, x, far, weights=weights).convicted
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("hidden", [False, True])
+def test_the_largest_value_of_an_int8_range_may_have_been_rounded_up(hidden: bool, seed: int) -> None:
+    """Calibration may clip it, and need not: what lies a third of a step below a threshold may reach it, half of the range may not."""
+    x = np.random.default_rng(seed).uniform(0, 7.9, (4, 64)).astype(np.float32)
+    x[seed, :2] = 7.99, 4.0
+    nodes = [node("Abs", "x", "h"), node("Less", "h eight", "y")] if hidden else [node("Less", "x eight", "y")]
+    for at, convicted in ((0, False), (1, True)):
+        y = x < 8
+        y[seed, at] = False
+        assert judged(nodes, x, y, "int8", {"eight": np.array(8, np.float32)}).convicted is convicted
+
+
 def test_flips_inside_a_float_region_are_excused_through_it() -> None:
     """The float parent is hidden: jittered replays of the whole region say what may flip."""
     x = normal(3, 40, 40)

@@ -126,6 +126,24 @@ def test_coarse_matrix_products_are_heard_among_many_others() -> None:
     assert got.precision.name == "int8" or not got.fitted
 
 
+@pytest.mark.parametrize("off", [0, 1, 3, 4])
+@pytest.mark.parametrize("op", ["MatMul", "Conv"])
+def test_matrix_operators_are_heard_also_where_others_share_their_regions(op: str, off: int) -> None:
+    """Tensor cores read tf32: products that nobody dumped are off by 3e-4, and all else computes in fp32."""
+    shape, kernel = ((1, 6, 8, 8), (6, 6, 3, 3)) if op == "Conv" else ((8, 24), (24, 24))
+    pads = {"pads": [1, 1, 1, 1]} if op == "Conv" else {}
+    nodes, weights, x = [], {}, "x"
+    for k in range(4):
+        nodes += [node(op, f"{x} w{k}", f"m{k}", **pads), node("Mul", f"m{k} c", f"y{k}")]
+        nodes += [node("Tanh", f"{a}{k}", f"{b}{k}") for a, b in ("ya", "ab", "bd")]
+        weights[f"w{k}"], x = normal(50 + k, *kernel, scale=0.3), f"d{k}"
+    model, inputs = model_of(nodes, {"x": shape}, weights={**weights, "c": np.array(1.3, np.float32)}), {"x": normal(54, *shape)}
+    coarse: dict[str, Fault] = {f"m{k}": lambda y, k=k: y + 3e-4 * y.std() * normal(k, *y.shape) for k in range(off)}
+    target = run_target(model, inputs, "exact", coarse)
+    got = inferred(model, inputs, {n: v for n, v in target.items() if n[0] != "m"})
+    assert (got.precision.name == "fp32" and got.fitted) == (off < 2)
+
+
 def test_only_candidates_are_considered() -> None:
     target = run_target(NET, INPUTS, "int8")
     got = inferred(NET, INPUTS, target, tuple(PRECISIONS[p] for p in ("fp32", "fp16")))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from tiny_target import Values, bench_of, model_of, node, normal
 
 from bisect_align.judgement.jitter import Jitter, seed, weights_of
@@ -13,12 +17,25 @@ from bisect_align.judgement.judge import Judge
 from bisect_align.judgement.precision import FP16, FP32, INT8, PRECISIONS, print_step, round_to
 from bisect_align.judgement.shadow import accumulated_noise
 from bisect_align.model.graph import graph_of
+from bisect_align.model.operators import MOVES
 
+Array = NDArray[np.float32]
 CHAIN = model_of([node("Relu", "x", "h"), node("Sqrt", "h", "y")], {"x": (4, 64)})
 
 
 def jitter(precision: str, k: int = 0, low: float = -3.0, high: float = 3.0) -> Jitter:
     return Jitter(graph_of(CHAIN), PRECISIONS[precision], lambda _: (low, high), seed("test", k))
+
+
+def moves(some: Jitter) -> dict[str, Callable[[Array], Array]]:
+    """Whatever moves a value: on the boundary (read by anyone, or in a range of its own), inside, and as a constant."""
+    return {
+        "boundary": lambda x: some.boundary("h", x),
+        "calibrated": lambda x: some.boundary("x", x),
+        "hidden": lambda x: some.hidden("y", x),
+        "weight": lambda x: some.weight("w", x, False),
+        "matrix": lambda x: some.weight("w", x, True),
+    }
 
 
 @given(precision=st.sampled_from(sorted(PRECISIONS)), k=st.integers(0, 50), scale=st.floats(1e-9, 1e3))
@@ -42,12 +59,54 @@ def test_infinite_values_do_not_become_nan(precision: str) -> None:
         assert not np.isnan(some.hidden("h", mask)).any(), k
 
 
+@pytest.mark.parametrize("precision", sorted(PRECISIONS))
+@pytest.mark.parametrize("whole", [False, True], ids=["range of the rest", "range of the mask"])
+def test_a_mask_of_the_lowest_number_that_there_is_stays_finite(precision: str, whole: bool) -> None:
+    low, high = float(np.finfo(np.float32).min), float(np.finfo(np.float32).max)
+    x = np.tile(np.array([low, 0, 1.5, high, -2], np.float32), 40)
+    x[:20] = normal(1, 20)  # on no grid
+    for k in range(8):
+        some = jitter(precision, k, *((low, high) if whole else (-3.0, 3.0)))
+        for name, moved in moves(some).items():
+            assert np.isfinite(moved(x)).all(), (k, name)
+
+
+@given(k=st.integers(0, 1000), name=st.sampled_from(["boundary", "hidden", "weight"]))
+@settings(max_examples=60, deadline=None)
+def test_of_tf32_every_second_draw_cuts_off_and_no_other_format_does(k: int, name: str) -> None:
+    x = normal(k, 200)
+    bench = bench_of(CHAIN, {"x": normal(0, 4, 64)})
+    for precision in PRECISIONS.values():
+        moved = moves(bench.jitter(precision, "y", "", k))[name](x)
+        inwards = np.abs(moved) < np.abs(x)
+        assert inwards.any()
+        assert (np.abs(moved) <= np.abs(x)).all() == (precision.name == "tf32" and k % 2 == 1)
+
+
+@pytest.mark.parametrize("op", ["Relu", "Transpose", "MaxPool", "Abs", "Tanh", "Exp"])
+@pytest.mark.parametrize("precision", sorted(PRECISIONS))
+def test_what_only_moves_values_rounds_none_but_int8_quantises_anew(precision: str, op: str) -> None:
+    pool = {"kernel_shape": [1]} if op == "MaxPool" else {}
+    graph = graph_of(model_of([node(op, "x", "h", **pool), node("Sqrt", "h", "y")], {"x": (1, 4, 64)}))
+    h = normal(1, 1, 4, 64)
+    moved = Jitter(graph, PRECISIONS[precision], lambda _: (-3.0, 3.0), seed("test")).hidden("h", h)
+    assert np.array_equal(moved, h) == (op in MOVES and precision != "int8")
+
+
 def test_calibration_may_clip_what_int8_does_not_show() -> None:
     x = np.linspace(-3, 3, 400, dtype=np.float32)
     peaks = [float(jitter("int8", k).hidden("h", x).max()) for k in range(16)]
     assert min(peaks) < 2.85
-    assert max(peaks) <= 3.0
     assert min(peaks) > 2.6
+
+
+@given(high=st.floats(0.1, 100), amount=st.sampled_from([1.0, 2.0, 4.0]))
+@settings(max_examples=30, deadline=None)
+def test_int8_may_round_up_the_largest_value_of_a_range_by_half_a_step(high: float, amount: float) -> None:
+    x = np.full(500, high, np.float32)
+    some = (replace(jitter("int8", k, 0.0, high), amount=amount) for k in range(400))
+    peak = max(float(one.hidden("h", x).max()) for one in some)
+    assert 0 < peak - high <= amount * 0.5 * high / 255 * 1.01
 
 
 def test_what_float16_loses_near_zero_moves_what_reads_it() -> None:

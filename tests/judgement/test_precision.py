@@ -128,6 +128,15 @@ def test_rounding_weights(seed: int, how: str) -> None:
             assert np.all(np.abs(got) <= np.abs(w))
 
 
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1), st.sampled_from([-1, 1]))
+@settings(max_examples=100)
+def test_no_half_format_makes_a_finite_weight_infinite(values: list[float], sign: int) -> None:
+    """A mask of the lowest float32 would be minus infinity in the nearest bfloat16."""
+    w = np.array([*values, sign * np.finfo(np.float32).max], np.float32)
+    for how in ("fp16", "bf16", "bf16 truncated"):
+        assert np.isfinite(round_to(w, how)).all()
+
+
 @pytest.mark.parametrize("how", ["fp16", "bf16", "bf16 truncated", "int8 channel", "int8 tensor"])
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0), (2, 3)])
 def test_weights_of_any_shape_can_be_rounded(how: str, shape: tuple[int, ...]) -> None:

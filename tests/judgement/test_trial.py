@@ -24,6 +24,7 @@ from tiny_target import (
     one_element,
     run_target,
     scaled,
+    store,
 )
 
 from bisect_align.judgement.judge import CONVICT, SUSPECT, Judge, Judged
@@ -192,6 +193,67 @@ def test_a_region_that_cannot_be_replayed_is_unknown() -> None:
     assert judge.raw("y").note
 
 
+# ---- replays that leave the range of float32 ------------------------------------------------------------------------------
+LOWEST = float(np.finfo(np.float32).min)
+ATTENTION = [
+    node("Mul", "m lowest", "k"),
+    node("Add", "x k", "s"),
+    node("Softmax", "s", "p", axis=-1),
+    node("MatMul", "p v", "y"),
+]
+KEYS = {"x": normal(16, 6, 16, scale=4), "m": np.zeros((6, 16), np.float32)}
+ATTENDING = model_of(
+    ATTENTION, {n: v.shape for n, v in KEYS.items()}, weights={"lowest": np.float32(LOWEST), "v": normal(17, 16, 16)}
+)
+
+
+def cut_off(y: Array) -> Array:
+    """As tensor cores read it in tf32."""
+    return np.asarray((y.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32))
+
+
+def attended(precision: str, faults: Mapping[str, Fault] = {}) -> Judged:
+    rng = np.random.default_rng(0)
+    keep: Fault = cut_off if precision == "tf32" else lambda y: store(y, precision, rng)
+    target = run_target(ATTENDING, KEYS, "exact", {**dict.fromkeys(("k", "s", "p", "y"), keep), **faults})
+    return judge_of(ATTENDING, KEYS, {n: target[n] for n in "xmy"}, precision).judge("y")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
+def test_a_mask_of_the_lowest_number_takes_no_noise_away(precision: str) -> None:
+    """Rounded up it were minus infinity, and 0 times that NaN: in a replay, not in the target."""
+    got = attended(precision)
+    assert not got.convicted
+    assert got.value != 0
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
+def test_a_mask_of_the_lowest_number_hides_no_fault(precision: str) -> None:
+    assert attended(precision, {"s": scaled(20)}).convicted
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_way_of_rounding_weights_that_overflows_acquits_nobody() -> None:
+    """The factor is rounded up in bfloat16, and the product with it leaves float32."""
+    x = np.float32(1.0045) - 2e-4 * np.abs(np.sin(X))
+    model = model_of([node("Mul", "x big", "y")], {"x": X.shape}, weights={"big": np.float32(3.384e38)})
+    target = run_target(model, {"x": x}, faults={"y": scaled(0.5)})
+    got = judge_of(model, {"x": x}, target, "bf16").judge("y")
+    assert got.score.statistic != "gate"
+    assert got.score.introduced == pytest.approx(0.5)
+    assert got.hides > 0.5  # so near the end of float32 nothing is proven, and it says so
+
+
+def test_where_perturbed_replays_overflow_all_of_the_value_is_noise() -> None:
+    x = 1 - 0.01 * np.abs(np.sin(X))
+    weights = {"big": np.float32(3.39e38), "small": np.float32(1e-38)}
+    model = model_of([node("Mul", "x big", "h"), node("Mul", "h small", "y")], {"x": X.shape}, weights=weights)
+    target = run_target(model, {"x": x}, faults={"y": scaled(1.04)})
+    got = judge_of(model, {"x": x}, {n: target[n] for n in "xy"}, "bf16").judge("y")
+    assert got.score.expected > 0.3
+    assert not got.convicted
+
+
 # ---- the signal and its bulk -----------------------------------------------------------------------------------------------
 MASK = np.triu(np.full((16, 16), -10000, np.float32), 1)
 SCORES = normal(11, 4, 16, 16)
@@ -220,6 +282,21 @@ def test_a_mask_that_owns_the_int8_scale_is_precision_loss() -> None:
     assert got.score.introduced > 0.2
 
 
+@pytest.mark.parametrize("above", ["right", "boundary", "inner"])
+def test_a_range_that_a_fault_above_has_left_is_no_loss_of_the_format(above: str) -> None:
+    """int8: the sum with 3000 has steps of 12, whatever came in; only where it is the golden's own range is the format to blame."""
+    nodes = [node("Sub", "x z", "h"), node("Add", "h big", "g"), node("Sub", "g big", "y")]
+    big = np.float32(3000)
+    model = model_of(nodes, {"x": X.shape, "z": X.shape}, weights={"big": np.array(big)})
+    inputs = {"x": X, "z": X + normal(4, *X.shape, scale=0.1)}
+    fed = {"right": inputs, "boundary": {n: 2 * v for n, v in inputs.items()}, "inner": {**inputs, "z": inputs["z"][::-1]}}[above]
+    step = (big + 1) / np.float32(255)
+    y = np.asarray(np.rint((fed["x"] - fed["z"] + big) / step) * step - big, np.float32)
+    got = Judge(bench_of(model, inputs), Values({**fed, "y": y}), ("y",), PRECISIONS["int8"]).judge("y")
+    assert (got.score.kind is Kind.PRECISION_LOSS) == (above == "right")
+    assert got.convicted == (above == "right")
+
+
 def test_cancellation_in_half_precision_is_precision_loss() -> None:
     nodes = [node("Add", "x big", "h"), node("Sub", "h big", "y")]
     weights = {"big": np.array(3000, np.float32)}
@@ -236,6 +313,27 @@ def test_a_difference_that_nobody_would_miss_is_no_fault() -> None:
     got = judged([node("Tanh", "x", "y")], X, {"y": (y + 1e-4 * np.sin(9 * X)).astype(np.float32)}, "fp32")
     assert not got.convicted
     assert got.score.note == "immaterial"
+
+
+@pytest.mark.parametrize(
+    ("op", "floor"), [("Add", 2e-5), ("MatMul", 2e-5), ("Conv", 2e-5), ("Tanh", 2e-4), ("Sigmoid", 2e-4), ("Exp", 2e-4)]
+)
+def test_sums_and_products_have_no_approximation_that_nobody_would_miss(op: str, floor: float) -> None:
+    x, weights = {"Add": (X, normal(1, 16)), "MatMul": (X, normal(1, 16, 16)), "Conv": (X[None], normal(1, 4, 6, 3))}.get(
+        op, (X, None)
+    )
+    model = model_of(
+        [node(op, "x" if weights is None else "x w", "y")], {"x": x.shape}, weights={} if weights is None else {"w": weights}
+    )
+
+    def off(share: float) -> Judged:
+        error: Fault = lambda y: y + share * np.sqrt(np.square(y).mean()) * np.sign(normal(2, *y.shape))  # noqa: E731
+        return judge_of(model, {"x": x}, run_target(model, {"x": x}, faults={"y": error}), "fp32").judge("y")
+
+    assert off(1.5e-4).convicted == (floor < 1.5e-4)
+    assert off(1.5e-4).score.note == ("" if off(1.5e-4).convicted else "immaterial")
+    assert not off(0.75 * floor).convicted
+    assert off(1.5e-4).hides >= floor
 
 
 def test_saturation_in_int8_is_suspect_and_never_convicted() -> None:

@@ -284,6 +284,21 @@ def test_an_operator_that_did_nothing_is_not_laundered() -> None:
     assert done.homes()["b1"] == "b1"
 
 
+@pytest.mark.parametrize("lost", [0.1, 0.2, 0.3])
+def test_an_entry_that_the_next_one_was_computed_from_stays_at_its_name_in_a_loose_dump_too(lost: float) -> None:
+    """int8: a sum whose other operand was lost equals the tensor above it, and what follows fits either; one of them clearly better."""
+    nodes, weights, x = [], {"side": normal(86, 24, scale=lost)}, "x"
+    for k in range(4):
+        nodes += [node("MatMul", f"{x} w{k}", f"p{k}"), node("Add", f"p{k} side", f"s{k}"), node("MatMul", f"s{k} v{k}", f"y{k}")]
+        weights |= {f"{w}{k}": normal(seed + k, 24, 24, scale=24**-0.5) for w, seed in (("w", 60), ("v", 70))}
+        x = f"y{k}"
+    model = model_of(nodes, {"x": (8, 24)}, weights=weights)
+    values = run_target(model, ROWS, "int8", {"s1": lambda y: y - weights["side"]})
+    done = match(model, ROWS, entries_of(values, {f"{t}{k}" for t in "sy" for k in range(4)}))
+    assert done.homes() == {f"{t}{k}": f"{t}{k}" for t in "sy" for k in range(4)}
+    assert same(done.value("s1"), values["s1"])
+
+
 # ---- shapes ----------------------------------------------------------------------------------------------------------------
 def test_a_wrong_shape_under_a_strong_name_stays_where_names_hold() -> None:
     values = dict(run_target(NET, ROWS, "fp16"))

@@ -124,6 +124,19 @@ def test_an_output_that_misses_its_activation_is_never_aligned() -> None:
     assert "holds the value of 'd'" in result.summary or culprits(result) == ["y"]
 
 
+@pytest.mark.parametrize("size", [5e-5, 1e-4, 1.5e-4])
+@pytest.mark.parametrize("precision", ["fp32", "auto"])
+def test_an_output_that_misses_its_bias_is_never_aligned_however_small_that_is(precision: str, size: float) -> None:
+    nodes = [node("MatMul", "x w", "a"), node("Tanh", "a", "b"), node("MatMul", "b w", "d"), node("Add", "d bias", "y")]
+    weights = {"w": normal(3, 24, 24, scale=0.3), "bias": normal(5, 24, scale=size)}
+    model, inputs = model_of(nodes, {"x": (8, 24)}, weights=weights), {"x": normal(4, 8, 24)}
+    values = run_target(model, inputs, "fp32")
+    assert np.linalg.norm(values["y"] - values["d"]) < 2e-4 * np.linalg.norm(values["y"])
+    result = run_on(model, inputs, {**values, "y": values["d"]}, only=["a", "b", "y"], precision=precision)
+    assert result.verdict is Verdict.UNDECIDED
+    assert "The entry of 'y' holds the value of 'd'" in result.summary
+
+
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
 def test_an_operator_that_was_left_out_is_no_wrong_name_where_what_follows_was_computed_from_it(precision: str) -> None:
     nodes = [node("MatMul", "x w", "a"), node("Tanh", "a", "b"), node("MatMul", "b w", "c"), node("Sqrt", "p", "r")]
@@ -147,6 +160,22 @@ def test_channels_last_behind_equal_sizes_in_a_small_dump_accuses_nobody_healthy
         last = {n: np.ascontiguousarray(values[n].transpose(0, 2, 3, 1)) for n in "ab"} | {"y": values["y"]}
         result = run_on(model, inputs, last, precision="fp16")
         assert "a" not in culprits(result)
+
+
+@pytest.mark.parametrize("faults", [{"b": scaled(1.5)}, {"s": channel(1)}, {"c": channel(1, -3.0)}], ids=lambda f: str(*f))
+def test_few_entries_in_an_order_that_their_sizes_hide_accuse_nobody_and_say_why(faults: dict[str, Fault]) -> None:
+    """With one fault among them too few entries are left to show that the dump has its channels last."""
+    pads = {"pads": [1, 1, 1, 1]}
+    nodes = [node("Conv", "x u", "a", **pads), node("Relu", "a", "r"), node("Conv", "r v", "b", **pads), node("Relu", "b", "s")]
+    nodes.append(node("Conv", "s w", "c", **pads))
+    weights = {name: normal(seed, 12, 12, 3, 3, scale=0.12) for seed, name in enumerate("uvw")}
+    model, inputs = model_of(nodes, {"x": (1, 12, 12, 12)}, weights=weights), {"x": normal(9, 1, 12, 12, 12)}
+    values = run_target(model, inputs, "fp16", faults)
+    last = {n: np.ascontiguousarray(values[n].transpose(0, 2, 3, 1)) for n in "abc"}
+    result = run_on(model, inputs, last, precision="fp16")
+    assert result.verdict is Verdict.UNDECIDED
+    why = {skipped.tensor: skipped.reason for skipped in result.not_judged}
+    assert why["b"] == "reads 'a', whose entry may lie in another order of axes"
 
 
 def test_a_table_that_is_computed_from_constants_has_its_operator_named() -> None:
