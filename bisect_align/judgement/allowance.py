@@ -50,7 +50,8 @@ def allowance(
     for jitter in jitters(bench, region, precision, units, REPLAYS, tag):
         y = replay_jittered(bench, region, feeds, jitter, base, matrices)
         if y is not None and y.shape == golden.shape:
-            deviations.append(np.nan_to_num(y.astype(np.float64) - y0, posinf=0, neginf=0))
+            moved = y.astype(np.float64) - y0
+            deviations.append(np.where(np.isfinite(moved), moved, np.nan_to_num(y0, posinf=0, neginf=0)))
     if discrete:
         return Allowance(np.max(np.abs(deviations), axis=0) if deviations else np.zeros(golden.shape), 0.0, 0.0)
     finite = np.where(np.isfinite(y0), y0, 0)

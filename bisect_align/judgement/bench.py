@@ -44,8 +44,16 @@ class Bench:
 
     def jitter(self, precision: Precision, of: str, tag: str, k: int, *, exact: bool = False, amount: float = 1.0) -> Jitter:
         """Draw number k; where the precision may cut off, every second one does."""
-        rng = seed(self.digest, of, tag, k) if of else seed(self.digest, tag, k)
-        return Jitter(self.graph, precision, self.ranges, rng, exact, amount, self.coarse, precision.cuts and k % 2 == 1)
+        return Jitter(
+            self.graph,
+            precision,
+            self.ranges,
+            seed(self.digest, of, tag, k),
+            exact,
+            amount,
+            self.coarse,
+            precision.cuts and k % 2 == 1,
+        )
 
 
 def predict(bench: Bench, region: Region, feeds: Mapping[str, Array]) -> Array | Unavailable:
@@ -89,12 +97,15 @@ def destroyer(bench: Bench, region: Region, feeds: Mapping[str, Array], precisio
     """The one tensor, read or made in the region, whose rounding alone moves the output by half of its signal; None where only many
     roundings together do: then the region is too long to say that the format is at fault. None too where steps that suit the golden
     do not suit the feeds: that is the doing of what is above."""
-    made = bench.engine.replay(region.nodes, feeds, [region.output, *region.hidden])
-    plain = made[region.output]
-    if isinstance(plain, Unavailable):
-        return None
-    values = {**feeds, **{h: x for h, x in made.items() if h != region.output and not isinstance(x, Unavailable)}}
-    if precision.stepped and any(_leaves(x, *bench.ranges(name)) for name, x in values.items()):
+    left = precision.stepped and any(_leaves(x, *bench.ranges(b)) for b, x in feeds.items())
+
+    def look(name: str, h: Array) -> Array:
+        nonlocal left
+        left = left or (precision.stepped and _leaves(h, *bench.ranges(name)))
+        return h
+
+    plain = bench.engine.replay(region.nodes, feeds, [region.output], perturb=look)[region.output]
+    if left or isinstance(plain, Unavailable):
         return None
     (jitter,) = jitters(bench, region, precision, 1.0, 1, "alone")
 

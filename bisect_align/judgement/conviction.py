@@ -23,10 +23,8 @@ Array: TypeAlias = NDArray[Any]
 
 CONSUMERS = 8  # consumers asked
 CONSUMER_MIN = 8  # elements a consumer must have before it is evidence by a small margin
-FEWEST, GLARING = (
-    2,
-    40.0,
-)  # elements of a consumer that is evidence where one score is within noise and the other as large as this
+FEWEST = 2  # elements of a consumer that is evidence where one score is within noise and the other as large as the next
+GLARING = 40.0
 CLEARLY = 3.0  # how many times worse the other value must explain a consumer
 FLIPS = 2.0  # the same, where the other value nearly acquits the consumer
 # An entry that scores less as another tensor (this part of its score under its own name, and this more) is that tensor's value.
@@ -200,17 +198,20 @@ class Court:
             return Ruling(tensor, Finding.SUSPECT, judged, replaced=replaced)
         right = self._replayed(tensor, override)
         sizes = {c: self.judge.observed.value(c).size for c in self.graph.children[tensor]}
-        asked = [c for c, size in sizes.items() if size >= FEWEST][:CONSUMERS]
+        large, small = (
+            [c for c, n in sizes.items() if low <= n < high] for low, high in ((CONSUMER_MIN, np.inf), (FEWEST, CONSUMER_MIN))
+        )
+        asked = [*large, *small][:CONSUMERS]
         ate: list[str] = []
         refused: list[str] = []
         if right is not None:
             for child in asked:
                 scores = self.judge.raw(child).value, self.judge.retry(child, override={tensor: right}).value
-                if scores == (None, None):
+                if scores == (None, None) or (child in small and None in scores):
                     continue
                 factor = self.judge.factor(child)
                 dumped, replayed = (np.inf if s is None else s / factor for s in scores)
-                if sizes[child] < CONSUMER_MIN and not min(dumped, replayed) <= 1 < GLARING < max(dumped, replayed):
+                if child in small and (min(dumped, replayed) > 1 or max(dumped, replayed) < GLARING):
                     continue
                 if _clearly_worse(replayed, dumped):
                     ate.append(child)
@@ -220,8 +221,8 @@ class Court:
             return Ruling(tensor, Finding.FAULT, judged, Consumed.YES, tuple(ate), replaced=replaced)
         if refused:
             return Ruling(tensor, Finding.FILE, judged, Consumed.NO, tuple(refused), replaced=replaced)
-        if self.judge.precision.stepped and judged.score.statistic == "clip" and asked:
-            return Ruling(tensor, Finding.ABSORBED, judged, by=tuple(asked), replaced=replaced)
+        if self.judge.precision.stepped and judged.score.statistic == "clip" and large:
+            return Ruling(tensor, Finding.ABSORBED, judged, by=tuple(large[:CONSUMERS]), replaced=replaced)
         if tensor in self.needs_consumer:
             return Ruling(tensor, Finding.SUSPECT, judged, replaced=replaced)
         return Ruling(tensor, Finding.FAULT, judged, replaced=replaced)

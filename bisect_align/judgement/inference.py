@@ -62,14 +62,15 @@ def infer(judge_at: Callable[[Precision], Judge], tensors: Sequence[str], candid
             return Inferred(INT8, "; ".join((*tried, "dumped tensors lie on grids of at most 256 levels")), True)
         # where NaN has spoilt most regions, that is the fault: the few that are left must fit
         spoilt = 2 * len(scores) < len(telling)
-        if _fits(judge, telling, strict=spoilt) and not _family_beyond(judge, matrices):
+        coarser = [judge_at(p) for p in candidates[candidates.index(precision) + 1 :] if not p.stepped]
+        if _fits(judge, telling, coarser, strict=spoilt) and not _family_beyond(judge, matrices, coarser):
             # so coarse a format explains nearly anything in a few regions, unless something else in this dump speaks for it
             needed = ENOUGH if precision is INT8 else SEVERAL if precision is not candidates[0] else 0
             sure = len(scores) >= needed or stored
             doubt = "" if sure else f"; too few regions to tell {precision.name} from a fault"
             return Inferred(precision, "; ".join(tried) + doubt, sure, shown=stored or precision is candidates[0])
         matrix = _scores(judge, multiplying)
-        if len(matrix) >= MATRIX_MIN and _fits(judge, multiplying, strict=True):
+        if len(matrix) >= MATRIX_MIN and _fits(judge, multiplying, coarser, strict=True):
             evidence = f"; the {len(matrix)} matrix operators fit {precision.name}, others do not"
             return Inferred(precision, "; ".join(tried) + evidence, True)
     fallback = next((p for p in candidates if _median_fits(judge_at(p), tensors)), candidates[-1])
@@ -98,31 +99,42 @@ def _stored_as(judge: Judge, tensors: Sequence[str], precision: Precision) -> bo
     return sum(rounded) >= GRID_SIZE and len(rounded) >= STORED_SHARE * len(values)
 
 
-def _fits(judge: Judge, tensors: Sequence[str], *, strict: bool = False) -> bool:
+def _fits(judge: Judge, tensors: Sequence[str], coarser: Sequence[Judge], *, strict: bool = False) -> bool:
     """Median below 0.7 and few beyond 2 (strict: one in twenty at most)."""
     scores = _scores(judge, tensors)
     if not scores:
         return False
     few = 0.0 if strict else min(FEW, 0.34 * len(scores))
-    return stats.median(scores) < MEDIAN_MAX and _sites(judge, tensors) <= max(BEYOND_SHARE * len(scores), few)
+    return stats.median(scores) < MEDIAN_MAX and _sites(judge, tensors, coarser) <= max(BEYOND_SHARE * len(scores), few)
 
 
-def _sites(judge: Judge, tensors: Sequence[str]) -> int:
-    """How many regions are beyond 2, where those that share a node count as one: a fault in a tensor that nobody dumped shows in
-    each region that holds it."""
-    sites: list[set[int]] = []
+def _sites(judge: Judge, tensors: Sequence[str], coarser: Sequence[Judge]) -> int:
+    """How many regions are beyond 2. Those that share a node and that no coarser float format explains are one: a fault in a tensor
+    that nobody dumped shows in each region that holds it."""
+    explained, sites = 0, list[set[int]]()
     for tensor in tensors:
         score = judge.raw(tensor)
-        if score.value is not None and not score.fixed and score.value > BEYOND:
-            nodes = set(judge.region(tensor).nodes)
-            apart = [site for site in sites if site.isdisjoint(nodes)]
-            sites = [*apart, nodes.union(*(site for site in sites if not site.isdisjoint(nodes)))]
-    return len(sites)
+        if score.value is None or score.fixed or score.value <= BEYOND:
+            continue
+        if any(_explains(other, tensor) for other in coarser):
+            explained += 1
+            continue
+        nodes = set(judge.region(tensor).nodes)
+        apart = [site for site in sites if site.isdisjoint(nodes)]
+        sites = [*apart, nodes.union(*(site for site in sites if not site.isdisjoint(nodes)))]
+    return explained + len(sites)
 
 
-def _family_beyond(judge: Judge, tensors: Sequence[str]) -> bool:
+def _explains(judge: Judge, tensor: str) -> bool:
+    value = judge.raw(tensor).value
+    return value is not None and value <= BEYOND
+
+
+def _family_beyond(judge: Judge, tensors: Sequence[str], coarser: Sequence[Judge]) -> bool:
     """True where most regions that hold a matrix operator of one family, or of any, are beyond noise (two at least): that family ran
-    coarser, and mixed runs are judged by their coarsest part."""
+    coarser, and mixed runs are judged by their coarsest part. One that stands alone must be explained by a coarser float format."""
+    if len(tensors) == 1 and (value := judge.raw(tensors[0]).value) is not None and value > BEYOND:
+        return any(_explains(other, tensors[0]) for other in coarser)
     families: dict[str, list[float]] = defaultdict(list)
     for tensor in tensors:
         score = judge.raw(tensor)

@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bisect_align.judgement.precision import BOUNDED, TABLE_STEP, Precision, grid_step, print_step, step_of
+from bisect_align.judgement.precision import BOUNDED, TABLE_STEP, TABLE_STEP_INT8, Precision, grid_step, print_step, step_of
 from bisect_align.model.dtypes import is_float
 from bisect_align.model.graph import Graph
-from bisect_align.model.operators import MATRIX, MOVES
+from bisect_align.model.operators import KEEPS, MATRIX
 from bisect_align.model.parameters import never_fed, shape_parameters
 
 Array: TypeAlias = NDArray[Any]
@@ -91,7 +91,7 @@ class Jitter:
             return self._quantised(name, h, CLIPPED)
         producer = self.graph.producer.get(name)
         op = "" if producer is None else self.graph.nodes[producer].op
-        if op in MOVES:
+        if op in KEEPS:
             return h  # rounded before it was moved
         size = self._unit(h)
         if op in BOUNDED:
@@ -111,7 +111,10 @@ class Jitter:
         """Clipped to what calibration may have left of its range, and moved by half a step: the largest value too may be rounded
         up. Zero stays zero and no sign turns, as in any quantiser (the square root of what was positive must not become NaN)."""
         lowest, highest = self.ranges(name)
-        move = self.amount * 0.5 * self.coarse * step_of(None, lowest, highest) * draw(self.rng, x.shape)
+        step = self.coarse * step_of(None, lowest, highest)
+        if (producer := self.graph.producer.get(name)) is not None and self.graph.nodes[producer].op in BOUNDED:
+            step = max(step, TABLE_STEP_INT8)
+        move = self.amount * 0.5 * step * draw(self.rng, x.shape)
         left = 1 - clipped * max(0.0, 2 * self.rng.random() - 1)  # calibration may clip, and need not: in half of the draws
         kept = np.clip(x, left * min(lowest, 0.0), left * max(highest, 0.0)) if clipped else x
         moved = _moved(kept, move)

@@ -105,9 +105,11 @@ class Judge:
     def raw(self, tensor: str, replays: int = REPLAYS) -> Score:
         key = (tensor, replays)
         if key not in self._raw:
-            score = self._raw[key] = self.retry(tensor, replays=replays)
-            if score.kind is Kind.WRONG_SHAPE:  # who computes the shape may be at fault too
-                self._regions[tensor] = self._through_shapes(tensor)
+            score = self.retry(tensor, replays=replays)
+            if self.region(tensor).settled and self._shaped_otherwise(tensor, score):
+                self._regions[tensor] = region(self.bench.graph, tensor, self.observed, through_shapes=True)
+                score = self.retry(tensor, replays=replays)
+            self._raw[key] = score
         return self._raw[key]
 
     def retry(
@@ -117,22 +119,19 @@ class Judge:
         area = self.region(tensor)
         feeds = feeds_of(area, self.observed, override or {})
         value = self.observed.value(tensor) if target is None else target
-        score = try_region(self.bench, area, feeds, value, self.precision, replays)
-        if (score.kind is not None or (score.value or 0.0) > SUSPECT) and self._lent_otherwise(area, override or {}):
-            return Score(None, note="a tensor that lends its shape has another one than the golden's")
-        return score
+        return try_region(self.bench, area, feeds, value, self.precision, replays)
 
-    def _lent_otherwise(self, area: Region, override: Mapping[str, Array]) -> bool:
-        """Whether the shapes that the region is settled by are others on the target: what it was fed has a wrong shape already, or
-        cannot be computed with."""
-        if not area.settled:
+    def _shaped_otherwise(self, tensor: str, score: Score) -> bool:
+        """Whether the shapes that the region is settled by may not be those of the target: it cannot be replayed on them, makes another
+        shape (who computes it may be at fault), or is beyond noise and the target's own tensors lend other ones."""
+        if score.unknown or score.kind is Kind.WRONG_SHAPE:
+            return True
+        if score.kind is None and (score.value or 0.0) <= SUSPECT:
             return False
-        bench, whole = self.bench, self._through_shapes(area.output)
-        made = bench.engine.replay(whole.nodes, feeds_of(whole, self.observed, override), area.settled)
+        bench, settled = self.bench, self.region(tensor).settled
+        whole = region(bench.graph, tensor, self.observed, through_shapes=True)
+        made = bench.engine.replay(whole.nodes, feeds_of(whole, self.observed, {}), settled)
         return any(isinstance(v, Unavailable) or not np.array_equal(v, bench.graph.constant(n)) for n, v in made.items())
-
-    def _through_shapes(self, tensor: str) -> Region:
-        return region(self.bench.graph, tensor, self.observed, through_shapes=True)
 
     def judge(self, tensor: str) -> Judged:
         """The final word on one observed tensor; appealed where it is close."""
@@ -178,10 +177,11 @@ class Judge:
     def _peers_median(self, c: tuple[str, ...], tensor: str) -> float | None:
         """Median of what the others of a class tell; None where too few do. The class is sorted once, so that judging n regions
         does not cost n squared."""
+        members = self._members.get(c, [])  # a region that was widened for its shapes may have a class that no other has
         if c not in self._told:
-            self._told[c] = sorted(v for n in self._members[c] if (v := self._telling(n)) is not None)
+            self._told[c] = sorted(v for n in members if (v := self._telling(n)) is not None)
         told = self._told[c]
-        own = self._telling(tensor) if tensor in self._members[c] else None
+        own = self._telling(tensor) if tensor in members else None
         count = len(told) - (own is not None)
         if count < PEERS_MIN:
             return None

@@ -19,6 +19,7 @@ Array: TypeAlias = NDArray[Any]
 # A bounded activation is often a table look-up: its error is absolute, about half a table step, whatever the format.
 BOUNDED = frozenset({"Sigmoid", "Tanh", "Softmax", "Erf", "HardSigmoid", "LogSoftmax", "Sin", "Cos"})
 TABLE_STEP = 2.0**-13
+TABLE_STEP_INT8 = 2.0**-8  # a table of 8 bits holds 0 to 1, however little of that the run needs
 INT8_LEVELS = 256
 # Of a run whose steps are not known, a level grid is only believed when enough distinct levels are there to space it.
 GRID_MIN_LEVELS = 3
@@ -120,7 +121,7 @@ def step_of(values: Array | None, lowest: float, highest: float) -> float:
 def storing_cost(precision: Precision, y: Array, op: str, step: float) -> Array:
     """Per element, what storing y (made by `op`) costs in this precision; `step` is used by int8 only."""
     if precision.stepped:
-        return np.full(y.shape, step / 2)
+        return np.full(y.shape, max(step, TABLE_STEP_INT8 if op in BOUNDED else 0.0) / 2)
     u = precision.unit
     cost = u * (np.abs(y) + 0.1 * rms(y)) + precision.subnormal
     if op in BOUNDED:

@@ -25,9 +25,12 @@ def coarseness(bench: Bench, observed: Observed, tensors: Sequence[str]) -> floa
 
     Symmetric scales, powers of two and wide calibration make every step of a chip wider, also those of tensors that nobody sees.
     """
-    found = []
+    steps: dict[str, float] = {}
     for name in sample(tensors, SAMPLE):
         values = observed.value(name)
         if values.dtype.kind == "f" and values.size >= TENSOR_MIN and (step := grid_step(values)) is not None:
-            found.append(step / step_of(None, *bench.ranges(name)))
-    return min(max(stats.median(found), 1.0), WIDEST) if len(found) >= SEVERAL else 1.0
+            steps[name] = step
+    if len(steps) < SEVERAL:
+        return 1.0
+    wider = stats.median(step / step_of(None, *bench.ranges(name)) for name, step in steps.items())
+    return min(max(wider, 1.0), WIDEST)

@@ -28,7 +28,7 @@ from bisect_align.judgement.precision import (
 )
 from bisect_align.metrics.inner import relative
 from bisect_align.model.dtypes import is_float
-from bisect_align.model.operators import DATA_SHAPED, MOVES, SUMS
+from bisect_align.model.operators import DATA_SHAPED, KEEPS, SUMS
 from bisect_align.model.region import Region
 from bisect_align.result.result import Kind
 
@@ -87,7 +87,7 @@ class _Given:
     @property
     def computing(self) -> int:
         """How many nodes of the region round what they make; at least 1."""
-        return max(1, sum(self.bench.graph.nodes[i].op not in MOVES for i in self.region.nodes))
+        return max(1, sum(self.bench.graph.nodes[i].op not in KEEPS for i in self.region.nodes))
 
     @property
     def ops(self) -> set[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import onnx
 
 from bisect_align.model.graph import RANDOM, Graph, Node
@@ -30,7 +28,6 @@ _CONTRIBUTED = frozenset({
 # fmt: on
 
 
-@lru_cache(maxsize=2)  # a graph never changes
 def settled_by_shapes(graph: Graph) -> frozenset[str]:
     """Tensors that steer shapes (`never_fed`) and whose values follow from constants and the shapes of the graph's inputs alone.
 

@@ -80,7 +80,10 @@ def content(opened: Reopened, culprit: Culprit, context: int = 0, above: int = 0
 
 
 def _content(opened: Reopened, culprit: Culprit, context: int, above: int) -> Content:
-    area = region(opened.graph, culprit.region.output, frozenset(culprit.region.boundary))  # as it was judged
+    judged, output = frozenset(culprit.region.boundary), culprit.region.output
+    area = region(opened.graph, output, judged)
+    if len(area.nodes) < len(culprit.region.nodes):  # a wrong shape was judged with what computes it
+        area = region(opened.graph, output, judged, through_shapes=True)
     names: tuple[str, ...] = (area.output,)
     for level in range(context + above):
         area, names = _wider(opened, area, names, below=level < context)

@@ -15,7 +15,7 @@ from bisect_align.dumps.catalogue import catalogue
 from bisect_align.dumps.convention import AUTO
 from bisect_align.dumps.convention import load as load_convention
 from bisect_align.dumps.entry import Catalogue, Entry
-from bisect_align.errors import MatchError, ModelError, UsageError
+from bisect_align.errors import EngineError, MatchError, ModelError, UsageError
 from bisect_align.golden.protocol import Unavailable
 from bisect_align.golden.segments import SegmentEngine
 from bisect_align.judgement.policy import Policy
@@ -106,8 +106,11 @@ def _settled(graph: Graph, engine: SegmentEngine, inputs: Mapping[str, Array]) -
     names = settled_by_shapes(graph)
     if not names:
         return graph
-    made = engine.stream(inputs, names)
-    return engine.settle({n: v for n, v in made if not isinstance(v, Unavailable) and v.dtype.kind in "biuf"})
+    try:
+        made = dict(engine.stream(inputs, names))
+    except EngineError:  # the golden pass says which node ONNX Runtime refuses, and keeps what was found until then
+        return graph
+    return engine.settle({n: v for n, v in made.items() if not isinstance(v, Unavailable) and v.dtype.kind in "biuf"})
 
 
 def quantisation_loss(case: Case, original: Model) -> list[str]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bisect_align.dumps.entry import Role
 from bisect_align.errors import DumpError
 from bisect_align.golden.protocol import Unavailable
+from bisect_align.judgement.bench import Bench
 from bisect_align.judgement.conviction import Finding, Ruling
 from bisect_align.judgement.judge import APPEAL_TO
 from bisect_align.judgement.policy import beyond
@@ -56,8 +57,13 @@ class Hunt:
     def __init__(self, case: Case, progress: Progress) -> None:
         self.case, self.progress = case, progress
         self.findings = Findings()
-        self.golden, self.bench = golden_of(case)
+        self.golden, self._bench = golden_of(case)
         self.repeated = Repeated(case) if case.options.repeat_dumps else None
+
+    @property
+    def bench(self) -> Bench:
+        """The judge's, with the steps of this target, once the dump has been matched."""
+        return self._bench if self.findings.evidence is None else self.findings.evidence.court.judge.bench
 
     @property
     def evidence(self) -> Evidence:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 from bisect_align.judgement.conviction import Finding
 from bisect_align.result.result import Consumed, Culprit, Kind, State, Verdict
 from bisect_align.result.words import convicting, quoted
 from bisect_align.session.hunt import Hunt
 
-CLEARER = 10.0  # a score that is so many times that of the first culprit is named too
+FAR_CLEARER = 10.0  # a score that is so many times that of the first culprit is named too
 
 KINDS = {
     Kind.WRONG_RESULT: "gives a wrong result",
@@ -136,8 +138,8 @@ def _fault(hunt: Hunt, culprits: tuple[Culprit, ...]) -> str:
 
 def _clearest(culprits: tuple[Culprit, ...]) -> str:
     """The culprit with the highest score, where that of the first, which is first in the graph, is far from it."""
-    first, clearest = culprits[0], max(culprits, key=lambda c: c.noise.score)
-    if clearest.noise.score < CLEARER * first.noise.score:
+    first, clearest = culprits[0], max(culprits, key=lambda c: c.noise.score if isfinite(c.noise.score) else 0.0)
+    if clearest.noise.score < FAR_CLEARER * first.noise.score:
         return ""
     score = f"{clearest.noise.score:.3g} against {first.noise.score:.3g}"
     return f"; the clearest is {clearest.region.nodes[-1].op} at {quoted(clearest.region.output)}, score {score}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -15,7 +16,9 @@ from numpy.typing import NDArray
 
 from bisect_align.errors import DumpError, EngineError, ModelError
 from bisect_align.golden.protocol import Unavailable
+from bisect_align.judgement.bench import Bench
 from bisect_align.judgement.precision import FP32, PRECISIONS
+from bisect_align.judgement.steps import fitted
 from bisect_align.judgement.trial import Score, try_region
 from bisect_align.matching.fit import read
 from bisect_align.matching.layout import fixes
@@ -60,8 +63,17 @@ class Reopened:
         self.rows: Mapping[str, TensorRow] = {row.name: row for row in result.tensors}
         named = result.target.precision if result.target else ""
         self.precision = PRECISIONS.get(named, FP32)
-        self._golden, self.bench = golden_of(self.case)
+        self._golden, self._bench = golden_of(self.case)
         self._last: tuple[str, Array] | None = None
+
+    @cached_property
+    def bench(self) -> Bench:
+        """As the run had it, with the steps that the dump shows."""
+        held = [name for name in self.graph.tensors if name in self.rows and self.rows[name].entry in self.case.entries]
+        try:
+            return fitted(self._bench, _Targets(self), held, self.precision)
+        except DumpError:  # of a tensor that may not be asked for at all
+            return self._bench
 
     def golden(self, tensor: str, progress: Progress = SILENT) -> Array:
         """The golden value that the run compared with. Raises KeyError, or EngineError where there is none.
@@ -158,3 +170,16 @@ def _way_to(graph: Graph, tensor: str) -> list[str]:
             seen.add(name)
             waiting += graph.nodes[graph.producer[name]].reads
     return sorted(seen, key=graph.order.__getitem__)
+
+
+class _Targets:
+    """The target's values by name."""
+
+    def __init__(self, opened: Reopened) -> None:
+        self._opened = opened
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._opened.rows
+
+    def value(self, name: str) -> Array:
+        return self._opened.target(name)

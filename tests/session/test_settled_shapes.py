@@ -93,21 +93,21 @@ def test_what_follows_a_wrong_shape_is_not_accused_of_it(tmp_path: Path, wrong: 
     assert [(c.region.output, c.kind) for c in result.culprits] == [("t", Kind.WRONG_SHAPE)]
     assert not result.suspects
     rows = {row.name: row for row in result.tensors}
-    assert {rows[name].score for name in ("r", "s")} == {None}
-    if scan:
-        assert {"r", "s"} <= {skipped.tensor for skipped in result.not_judged}
+    assert all((rows[name].score or 0.0) < 1 for name in ("r", "s"))
+    if scan:  # judged on the shapes that the target's own tensors have
+        assert not {"r", "s"} & {skipped.tensor for skipped in result.not_judged}
 
 
-def test_a_wrong_shape_of_the_same_size_leaves_those_below_unknown() -> None:
+def test_below_a_wrong_shape_of_the_same_size_the_target_s_own_shapes_count() -> None:
     """Where the replay on the golden's shapes runs, and gives another shape than the target rightly made."""
     bench = bench_of(dynamic(), X)
     graph = bench.engine.settle({n: v for n in settled_by_shapes(bench.graph) if (v := bench.golden(n)) is not None})  # type: ignore[attr-defined]
-    for wrong, score in ((lambda y: y.reshape(12, 16), None), (lambda y: y + 0, 0.0)):
+    for wrong, lent in ((lambda y: y.reshape(12, 16), 4), (lambda y: y + 0, 1)):
         made = run_target(dynamic(), X, "exact", {"t": wrong})
         values = Values({name: made[name] for name in ("x", "m", "t", "r", "g", "s")})
         judge = Judge(replace(bench, graph=graph), values, ("t", "r", "g", "s"), PRECISIONS["fp32"])
-        assert (judge.raw("r").value, judge.raw("s").value) == (score, score)
-        assert judge.region("s").nodes == (graph.producer["s"],)
+        assert (judge.raw("r").value, judge.raw("s").value) == (0.0, 0.0)
+        assert len(judge.region("s").nodes) == lent
 
 
 def test_a_wrong_shape_that_an_operator_makes_itself_is_its_own(tmp_path: Path) -> None:
