@@ -42,6 +42,7 @@ class Plan:
     precisions: tuple[str, ...]
     held_out: bool | None
     methods: tuple[str, ...]
+    faults: int = quality_blocks.FAULTS
 
 
 @cache  # in each process, and not in the plan, which travels between them
@@ -61,7 +62,7 @@ def block(plan: Plan, number: int) -> list[quality.Record]:
     subject, start = drawn(plan, number)
     with tempfile.TemporaryDirectory() as folder:
         bench = quality.Bench(subject, Path(folder))
-        return list(quality_blocks.judge_block(number, plan.seed, bench, start, plan.methods))
+        return list(quality_blocks.judge_block(number, plan.seed, bench, start, plan.methods, faults=plan.faults))
 
 
 def blocks(plan: Plan, done: set[int], jobs: int) -> Iterator[list[quality.Record]]:
@@ -118,6 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--baselines", action="store_true", help="simpler methods on the same runs too")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--faults", type=int, default=quality_blocks.FAULTS, help="in a block; 0 for healthy runs alone")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("-o", "--out", type=Path, help="records, one JSON object a line; read first, then added to")
     parser.add_argument("--read", type=Path, nargs="+", help="judge nothing, print the tables of these records")
@@ -125,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--block", type=int, nargs="+", help="these blocks alone")
     given = parser.parse_args(arguments)
     methods = tuple(baselines.METHODS) if given.baselines else ()
-    plan = Plan(given.seed, tuple(given.models), tuple(given.only), tuple(given.precision), given.part, methods)
+    plan = Plan(given.seed, tuple(given.models), tuple(given.only), tuple(given.precision), given.part, methods, given.faults)
     if given.last or given.read:
         records = quality.load(sorted(LAST.glob("*.jsonl")) if given.last else given.read)
     else:

@@ -41,7 +41,14 @@ def draw(
 
 
 def judge_block(
-    number: int, seed: int, bench: Bench, start: Case, methods: Collection[str] = (), judge: Judge = bisect_align
+    number: int,
+    seed: int,
+    bench: Bench,
+    start: Case,
+    methods: Collection[str] = (),
+    judge: Judge = bisect_align,
+    *,
+    faults: int = FAULTS,
 ) -> Iterator[Record]:
     """The records of a block, drawn by its number."""
     rng = np.random.default_rng([seed, number, 1])
@@ -52,7 +59,7 @@ def judge_block(
         case = _way(replace(start, kind=kind), rng)
         yield bench.record(number, case, bench.values(case), 0.0, methods, judge)
     everywhere = bench.places(start.seed)
-    for _ in range(FAULTS):
+    for _ in range(faults):
         for _ in range(TRIES):
             kind = list(KINDS)[int(rng.integers(len(KINDS)))]
             places = [name for name in everywhere if suits(kind, bench.net.producer[name])]

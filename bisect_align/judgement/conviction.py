@@ -23,7 +23,7 @@ Array: TypeAlias = NDArray[Any]
 
 CONSUMERS = 8  # consumers asked
 CONSUMER_MIN = 8  # elements a consumer must have before it is evidence by a small margin
-FEWEST = 2  # elements of a consumer that is evidence where one score is within noise and the other as large as the next
+# Of fewer: evidence where one score is within noise and the other as large as this.
 GLARING = 40.0
 CLEARLY = 3.0  # how many times worse the other value must explain a consumer
 FLIPS = 2.0  # the same, where the other value nearly acquits the consumer
@@ -198,9 +198,8 @@ class Court:
             return Ruling(tensor, Finding.SUSPECT, judged, replaced=replaced)
         right = self._replayed(tensor, override)
         sizes = {c: self.judge.observed.value(c).size for c in self.graph.children[tensor]}
-        large, small = (
-            [c for c, n in sizes.items() if low <= n < high] for low, high in ((CONSUMER_MIN, np.inf), (FEWEST, CONSUMER_MIN))
-        )
+        large = [c for c, size in sizes.items() if size >= CONSUMER_MIN]
+        small = [c for c, size in sizes.items() if 0 < size < CONSUMER_MIN]
         asked = [*large, *small][:CONSUMERS]
         ate: list[str] = []
         refused: list[str] = []

@@ -125,16 +125,16 @@ def _sites(judge: Judge, tensors: Sequence[str], coarser: Sequence[Judge]) -> in
     return explained + len(sites)
 
 
-def _explains(judge: Judge, tensor: str) -> bool:
+def _explains(judge: Judge, tensor: str, limit: float = BEYOND) -> bool:
     value = judge.raw(tensor).value
-    return value is not None and value <= BEYOND
+    return value is not None and value <= limit
 
 
 def _family_beyond(judge: Judge, tensors: Sequence[str], coarser: Sequence[Judge]) -> bool:
     """True where most regions that hold a matrix operator of one family, or of any, are beyond noise (two at least): that family ran
-    coarser, and mixed runs are judged by their coarsest part. One that stands alone must be explained by a coarser float format."""
+    coarser, and mixed runs are judged by their coarsest part. One that stands alone must fit a coarser float format well."""
     if len(tensors) == 1 and (value := judge.raw(tensors[0]).value) is not None and value > BEYOND:
-        return any(_explains(other, tensors[0]) for other in coarser)
+        return any(_explains(other, tensors[0], MEDIAN_MAX) for other in coarser)
     families: dict[str, list[float]] = defaultdict(list)
     for tensor in tensors:
         score = judge.raw(tensor)

@@ -131,18 +131,18 @@ def _fault(hunt: Hunt, culprits: tuple[Culprit, ...]) -> str:
     consumed = ", and what follows was computed from it" if first.certificate.consumed is Consumed.YES else ""
     like = 1 + len(first.same_as)
     equal = "" if like == 1 else ", all alike" if like == len(culprits) else f", {like} of them like this one"
-    more = f" ({len(culprits)} culprits in all{equal}{_clearest(culprits)})" if len(culprits) > 1 else ""
+    more = f" ({len(culprits)} culprits in all{equal}{clearest(culprits)})" if len(culprits) > 1 else ""
     whole = ", the whole model (the dump holds nothing in between)" if _whole(hunt, first) else ""
     return sentence(f"{subject} at {quoted(first.region.output)}{whole} {KINDS[first.kind]}{size}{consumed}{more}.")
 
 
-def _clearest(culprits: tuple[Culprit, ...]) -> str:
+def clearest(culprits: tuple[Culprit, ...]) -> str:
     """The culprit with the highest score, where that of the first, which is first in the graph, is far from it."""
-    first, clearest = culprits[0], max(culprits, key=lambda c: c.noise.score if isfinite(c.noise.score) else 0.0)
-    if clearest.noise.score < FAR_CLEARER * first.noise.score:
+    first, best = culprits[0], max(culprits, key=lambda c: c.noise.score if isfinite(c.noise.score) else 0.0)
+    if best.noise.score < FAR_CLEARER * first.noise.score:
         return ""
-    score = f"{clearest.noise.score:.3g} against {first.noise.score:.3g}"
-    return f"; the clearest is {clearest.region.nodes[-1].op} at {quoted(clearest.region.output)}, score {score}"
+    score = f"{best.noise.score:.3g} against {first.noise.score:.3g}"
+    return f"; the clearest is {best.region.nodes[-1].op} at {quoted(best.region.output)}, score {score}"
 
 
 def _size(culprit: Culprit) -> str:

@@ -247,3 +247,15 @@ def test_a_chain_of_faults_is_ruled_without_recursion() -> None:
         assert court.rule(f"y{count - 1}").finding is Finding.FAULT
     finally:
         sys.setrecursionlimit(limit)
+
+
+def test_a_consumer_of_few_elements_is_heard_where_it_is_glaring() -> None:
+    """Six class scores that follow to the last bit from one value, and from the other not at all."""
+    nodes = [node("MatMul", "x w", "m"), node("Relu", "m", "r"), node("Softmax", "r", "y")]
+    net, inputs = model_of(nodes, {"x": (1, 6)}, weights={"w": normal(51, 6, 6)}), {"x": normal(52, 1, 6)}
+    healthy = run_target(net, inputs, "fp32")
+    left_out = run_target(net, inputs, "fp32", {"r": lambda _: healthy["m"]})
+    stale_file = {**healthy, "r": healthy["r"][:, ::-1].copy()}
+    for target, finding in ((left_out, Finding.FAULT), (stale_file, Finding.FILE)):
+        ruling = court_of(net, inputs, target, "fp32", {"r", "y"}).rule("r")
+        assert (ruling.finding, ruling.by) == (finding, ("y",))

@@ -178,3 +178,46 @@ def test_a_sample_is_even_and_holds_both_ends(size: int) -> None:
     assert (got[0], got[-1]) == (names[0], names[-1])
     assert got == sorted(got, key=int)
     assert len(set(got)) == len(got)
+
+
+@pytest.mark.parametrize("heads", [5, 8])
+def test_heads_of_a_coarser_trunk_are_no_single_fault(heads: int) -> None:
+    """A healthy mixed run: the layers above computed in fp32, the undumped trunk and what reads it in fp16."""
+    nodes, weights, x = [], {}, "x"
+    for k in range(7):
+        nodes += [node("MatMul", f"{x} w{k}", f"m{k}"), node("Tanh", f"m{k}", f"t{k}")]
+        weights[f"w{k}"], x = normal(60 + k, 24, 24, scale=0.3), f"t{k}"
+    nodes += [node("MatMul", f"{x} trunk_w", "trunk"), *(node("MatMul", f"trunk h{k}", f"y{k}") for k in range(heads))]
+    weights |= {"trunk_w": normal(70, 24, 24, scale=0.3), **{f"h{k}": normal(71 + k, 24, 24, scale=0.3) for k in range(heads)}}
+    model, inputs = model_of(nodes, {"x": (8, 24)}, weights=weights), {"x": normal(59, 8, 24)}
+
+    def half(y: Array) -> Array:
+        return y.astype(np.float16).astype(np.float32)
+
+    target = run_target(model, inputs, "exact", dict.fromkeys(("trunk", *(f"y{k}" for k in range(heads))), half))
+    del target["trunk"]
+    got = inferred(model, inputs, target)
+    assert (got.precision.name, got.fitted) == ("fp16", True)
+
+
+def test_a_fault_in_an_undumped_tensor_is_one_fault_however_many_read_it() -> None:
+    nodes, weights, x = [], {}, "x"
+    for k in range(7):
+        nodes += [node("MatMul", f"{x} w{k}", f"m{k}"), node("Tanh", f"m{k}", f"t{k}")]
+        weights[f"w{k}"], x = normal(80 + k, 24, 24, scale=0.3), f"t{k}"
+    nodes += [node("Tanh", x, "trunk"), *(node("MatMul", f"trunk h{k}", f"y{k}") for k in range(5))]
+    weights |= {f"h{k}": normal(90 + k, 24, 24, scale=0.3) for k in range(5)}
+    model, inputs = model_of(nodes, {"x": (8, 24)}, weights=weights), {"x": normal(79, 8, 24)}
+    target = run_target(model, inputs, "fp16", {"trunk": scaled(1.5)})
+    del target["trunk"]
+    got = inferred(model, inputs, target)
+    assert (got.precision.name, got.fitted) == ("fp16", True)
+
+
+def test_one_matrix_product_alone_may_have_run_coarser() -> None:
+    """What stands alone has no peers: an error that a coarser float format explains proves nothing."""
+    nodes = [node("MatMul", "x w", "m"), *(node("Tanh", f"{a}", f"{b}") for a, b in zip("mabcd", "abcde", strict=True))]
+    model, inputs = model_of(nodes, {"x": (8, 24)}, weights={"w": normal(90, 24, 24, scale=0.3)}), {"x": normal(91, 8, 24)}
+    noisy: Fault = lambda y: y + 4e-4 * y.std() * normal(92, *y.shape)  # noqa: E731
+    assert inferred(model, inputs, run_target(model, inputs, "exact", {"m": noisy})).precision.name != "fp32"
+    assert inferred(model, inputs, run_target(model, inputs, "exact", {"m": scaled(1.5)})).precision.name == "fp32"

@@ -202,3 +202,19 @@ def test_float16_hardware_may_flush_what_is_too_small_but_not_the_signal() -> No
     assert not Judge(bench_of(model, {"x": x}), Values({"x": x, "y": flushed}), ("y",), FP16).judge("y").convicted
     tiny = x * np.float32(1e-3)
     assert Judge(bench_of(model, {"x": tiny}), Values({"x": tiny, "y": 0 * tiny}), ("y",), FP16).judge("y").convicted
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_what_makes_numbers_of_integers_rounds_them(precision: str) -> None:
+    """A half format holds whole numbers up to 256 or 2048 only; before the Cast nobody rounded them."""
+    chain = model_of([node("Cast", "n", "h", to=1), node("Sin", "h", "y")], {"n": (4, 64)})
+    x = np.arange(3000, 3256, dtype=np.float32)
+    some = Jitter(graph_of(chain), PRECISIONS[precision], lambda _: (0.0, 4000.0), seed("cast"))
+    assert float(np.abs(some.hidden("h", x) - x).max()) > 0.5
+
+
+def test_a_bounded_activation_of_int8_may_come_from_a_table_that_holds_all_of_it() -> None:
+    chain = model_of([node("Sigmoid", "x", "h"), node("Sqrt", "h", "y")], {"x": (4, 64)})
+    some = Jitter(graph_of(chain), INT8, lambda _: (0.0, 0.02), seed("table"))
+    x = np.full(400, 0.015, np.float32)
+    assert float(np.abs(some.hidden("h", x) - x).max()) > 1e-3

@@ -380,3 +380,10 @@ def test_rounded_weights_are_not_held_against_the_operator(how: str) -> None:
 
 def test_thresholds_are_in_order() -> None:
     assert 1 < SUSPECT < CONVICT
+
+
+def test_a_sum_over_a_whole_map_one_by_one_is_no_fault() -> None:
+    x = np.abs(normal(61, 1, 2, 64, 64))
+    model = model_of([node("GlobalAveragePool", "x", "y")], {"x": x.shape})
+    target = run_target(model, {"x": x}, faults={"y": scaled(1 + 5e-5)})
+    assert not judge_of(model, {"x": x}, target, "fp32").judge("y").convicted

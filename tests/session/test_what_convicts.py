@@ -17,6 +17,7 @@ from bisect_align.result.escape import visible
 from bisect_align.result.result import Noise, Verdict
 from bisect_align.result.words import convicting, count
 from bisect_align.session.options import Options
+from bisect_align.session.phrases import clearest
 from bisect_align.session.places import place_of
 from bisect_align.session.run import run
 
@@ -82,3 +83,25 @@ def test_a_name_looks_the_same_in_the_sentence_and_in_the_proof(tmp_path: Path) 
     assert result.verdict is Verdict.FAULT
     assert f"'{visible(strange)}'" in result.summary
     assert text(result, 200).count(visible(strange)) >= 2
+
+
+@pytest.mark.parametrize(
+    ("scores", "named"),
+    [
+        ((2.4, 78.0), 1),
+        ((2.4, 3.0, 40.0), 2),
+        ((2.4, 20.0), None),
+        ((78.0, 2.4), None),
+        ((np.inf, 78.0), None),
+        ((2.4, np.inf), None),
+    ],
+)
+def test_the_clearest_culprit_is_named_where_the_first_is_far_from_it(scores: tuple[float, ...], named: int | None) -> None:
+    (one,) = fault().culprits
+    regions = [replace(one.region, output=f"t{k}") for k in range(len(scores))]
+    culprits = tuple(
+        replace(one, region=area, noise=replace(one.noise, score=score)) for area, score in zip(regions, scores, strict=True)
+    )
+    told = clearest(culprits)
+    assert (told == "") == (named is None)
+    assert named is None or f"'t{named}', score {scores[named]:.3g} against {scores[0]:.3g}" in told
