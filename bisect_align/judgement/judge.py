@@ -151,17 +151,17 @@ class Judge:
         return {c for i in self.region(tensor).nodes if (c := class_of(graph, i)) is not None}
 
     def factor(self, tensor: str) -> float:
-        """clamp(largest median of the peers of any of its classes / 0.4, 1, cap)."""
+        """clamp(largest median of the peers of any of its classes / 0.4, 1, cap). What may be a Winograd kernel, since its peers are
+        too few or noisier than normal, is softened by 3 at least: that noise differs from layer to layer."""
         mine = self.classes(tensor)
-        fast = (
-            not self.precision.stepped and self.precision.name != "bf16"
-        )  # nobody transforms convolutions in so coarse a format
+        # in bf16 and int8 such a kernel would lose too much to be of use
+        fast = not self.precision.stepped and self.precision.name != "bf16"
         cap = CAP_CONV if fast and any(c[0] in CONVOLUTIONS for c in mine) else CAP
         factor = 1.0
         for c in mine:
-            if (median := self._peers_median(c, tensor)) is not None:
-                factor = max(factor, median / NORMAL)
-            elif fast and c[0] in CONVOLUTIONS and c[1] in WINOGRAD:
+            median = self._peers_median(c, tensor)
+            factor = max(factor, (median or 0.0) / NORMAL)
+            if (median is None or median > NORMAL) and fast and c[0] in CONVOLUTIONS and c[1] in WINOGRAD:
                 factor = max(factor, LONE_CONV3)
         return min(factor, cap)
 

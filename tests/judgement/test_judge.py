@@ -118,6 +118,17 @@ def test_a_lone_wide_convolution_may_be_winograd_and_a_pointwise_one_is_not() ->
     assert judge_of(convolutions(1, 1), {}).factor("m0") == 1
 
 
+@pytest.mark.parametrize("strength", [1.0, 2.0, 4.0, 8.0])
+def test_wide_convolutions_that_are_noisier_than_normal_are_taken_for_winograd(strength: float) -> None:
+    faults = {f"m{k}": noisy(strength, k) for k in range(5)}
+    judge = judge_of(convolutions(5, 3), faults)
+    others = sorted(v for k in range(1, 5) if (v := judge.raw(f"m{k}").value) is not None)
+    assert judge.factor("m0") == (
+        1.0 if np.median(others) <= NORMAL else max(LONE_CONV3, min(np.median(others) / NORMAL, CAP_CONV))
+    )
+    assert judge_of(convolutions(5, 3), faults, PRECISIONS["bf16"]).factor("m0") <= CAP
+
+
 def test_kernels_of_another_shape_are_no_peers() -> None:
     judge = judge_of(convolutions(5, 3), {f"m{k}": noisy(30, k) for k in range(5)})
     assert all(c[0] != "Conv" or c[1] == "3x3" for t in judge.tensors for c in judge.classes(t))
