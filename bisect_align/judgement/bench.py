@@ -97,11 +97,11 @@ def destroyer(bench: Bench, region: Region, feeds: Mapping[str, Array], precisio
     """The one tensor, read or made in the region, whose rounding alone moves the output by half of its signal; None where only many
     roundings together do: then the region is too long to say that the format is at fault. None too where steps that suit the golden
     do not suit the feeds: that is the doing of what is above."""
-    left = precision.stepped and any(_leaves(x, *bench.ranges(b)) for b, x in feeds.items())
+    left = precision.stepped and any(leaves(x, *bench.ranges(b)) for b, x in feeds.items())
 
     def look(name: str, h: Array) -> Array:
         nonlocal left
-        left = left or (precision.stepped and _leaves(h, *bench.ranges(name)))
+        left = left or (precision.stepped and leaves(h, *bench.ranges(name)))
         return h
 
     plain = bench.engine.replay(region.nodes, feeds, [region.output], perturb=look)[region.output]
@@ -126,7 +126,7 @@ def destroyer(bench: Bench, region: Region, feeds: Mapping[str, Array], precisio
     return next((name for name in (*region.boundary, *region.hidden) if moved_by(name) > limit), None)
 
 
-def _leaves(x: Array, lowest: float, highest: float) -> bool:
+def leaves(x: Array, lowest: float, highest: float) -> bool:
     """Whether x reaches beyond the range by a good part of it."""
     finite = x[np.isfinite(x)] if is_float(x.dtype) else x[:0]
     room = ROOM * (highest - lowest)

@@ -30,11 +30,12 @@ def biased_rounding(t: Array, d: Array, step: float) -> bool:
     return abs(float(off.mean())) > ROUNDING_MEAN and float(off.std()) > ROUNDING_STD
 
 
-def saturates(t: Array, y: Array, sigma: Array) -> bool:
-    """int8: the target is the replay clipped to a narrower range (and is no constant: some of the replay must lie inside)."""
+def saturates(t: Array, y: Array, sigma: Array, *, driven: bool = False) -> bool:
+    """int8: the target is the replay clipped to a narrower range (and is no constant: some of the replay must lie inside, unless a
+    fault above has driven it beyond the golden's range)."""
     low, high = float(t.min()), float(t.max())
     inside = (y >= low - sigma) & (y <= high + sigma)
-    if float(inside.mean()) < SATURATED_INSIDE or high - low < SATURATED_SPAN * float(np.ptp(y)):
+    if not driven and (float(inside.mean()) < SATURATED_INSIDE or high - low < SATURATED_SPAN * float(np.ptp(y))):
         return False
     z = (t - np.clip(y, low, high)) / sigma
     return rms(z) <= 1 and float(np.abs(z).max()) <= SATURATED_PEAK

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bisect_align.golden.protocol import Unavailable
 from bisect_align.judgement import discrete, special, statistics
-from bisect_align.judgement.bench import DESTROYED, Bench, destroyer, jitters, predict, replay_jittered
+from bisect_align.judgement.bench import DESTROYED, Bench, destroyer, jitters, leaves, predict, replay_jittered
 from bisect_align.judgement.jitter import weights_of
 from bisect_align.judgement.precision import (
     BOUNDED,
@@ -276,7 +276,8 @@ def _score(given: _Given, t: Array, reading: _Reading, deviations: list[Array], 
     share = special.SUMS_SHARE if given.ops <= SUMS else 1.0
     if special.immaterial(d, y, share):
         value, note = min(value, 1.0), "immaterial"
-    if precision.stepped and value > SATURATES and special.saturates(t, y, a + noise):
+    driven = leaves(y, *given.bench.ranges(given.region.output))
+    if precision.stepped and value > SATURATES and special.saturates(t, y, a + noise, driven=driven):
         value, note = (
             SATURATES,
             f"saturates at [{t.min():.4g}, {t.max():.4g}]: calibration or fault cannot be told without the scales",

@@ -387,3 +387,17 @@ def test_a_sum_over_a_whole_map_one_by_one_is_no_fault() -> None:
     model = model_of([node("GlobalAveragePool", "x", "y")], {"x": x.shape})
     target = run_target(model, {"x": x}, faults={"y": scaled(1 + 5e-5)})
     assert not judge_of(model, {"x": x}, target, "fp32").judge("y").convicted
+
+
+def test_what_a_fault_above_drives_beyond_the_calibrated_range_saturates_and_accuses_nobody() -> None:
+    """Nearly all of the second product is clipped: its scale was chosen for the values of a right first one."""
+    x = np.abs(normal(62, 8, 16))
+    weights = {"w": np.abs(normal(63, 16, 16)), "v": np.abs(normal(64, 16, 8))}
+    model = model_of([node("MatMul", "x w", "m"), node("MatMul", "m v", "y")], {"x": x.shape}, weights=weights)
+    right = run_target(model, {"x": x}, "int8")
+    driven = run_target(model, {"x": x}, "int8", {"m": scaled(6)})
+    saturated = {**driven, "y": np.clip(driven["y"], 0, np.sort(right["y"].ravel())[-2])}
+    got = judge_of(model, {"x": x}, saturated, "int8").judge("y")
+    assert got.score.introduced > 0.5
+    assert not got.convicted
+    assert judge_of(model, {"x": x}, {**driven, "y": 0.5 * driven["y"]}, "int8").judge("y").convicted
