@@ -276,12 +276,11 @@ def _score(given: _Given, t: Array, reading: _Reading, deviations: list[Array], 
     share = special.SUMS_SHARE if given.ops <= SUMS else 1.0
     if special.immaterial(d, y, share):
         value, note = min(value, 1.0), "immaterial"
-    driven = leaves(y, *given.bench.ranges(given.region.output))
-    if precision.stepped and value > SATURATES and special.saturates(t, y, a + noise, driven=driven):
-        value, note = (
-            SATURATES,
-            f"saturates at [{t.min():.4g}, {t.max():.4g}]: calibration or fault cannot be told without the scales",
-        )
+    if precision.stepped and value > SATURATES:
+        driven = leaves(y, *given.bench.ranges(given.region.output))
+        if special.saturates(t, y, a + noise, driven=driven):
+            value = SATURATES
+            note = f"saturates at [{t.min():.4g}, {t.max():.4g}]: calibration or fault cannot be told without the scales"
     if precision.stepped and not weighted and _rounds_once(given) and special.biased_rounding(t, d, step):
         value, statistic, note = max(value, ONE_SIDED), "rounding", "one-sided rounding of the levels"
     elif precision.name in LOSS and not _tabled(given, d):
